@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import parse as parse_package
-from tfdoctor.cli.parse import leaves
+from tfdoctor.cli.parse import iter_leaves
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.lint import LintResult, LintTarget, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
@@ -42,14 +42,14 @@ from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
 from tfdoctor.render.lint import FORMATS
-from tfdoctor.render.log import log_json, render_log
-from tfdoctor.render.log_markdown import log_markdown
-from tfdoctor.render.report import render_report, report_json
+from tfdoctor.render.log import make_log_json, render_log
+from tfdoctor.render.log_markdown import make_log_markdown
+from tfdoctor.render.report import make_report_json, render_report
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.running.streams import CHUNK_BYTES, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
-from tfdoctor.system.payloads import parse_answer
+from tfdoctor.system.payloads import parse_payload_output
 from tfdoctor.system.symbols import find_unresolved
 from tfdoctor.text import clean, clean_line
 
@@ -141,7 +141,7 @@ def make_parser_target(kind: str) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         answer = PARSERS[kind](decode_text(data)).as_dict()
         check_json(answer, data)
-        for path, value in leaves(answer):
+        for path, value in iter_leaves(answer):
             clean_line(f"{path}: {value}")
 
     return run
@@ -201,9 +201,9 @@ def run_log(data: bytes) -> None:
     is_binary(data[:8192])
     size = 1 + data[0] * 16 if data else 1
     report = diagnose_log((data[at : at + size] for at in range(0, len(data), size)), load_compat(), "log")
-    screen = render_log(report, verbose=True) + log_markdown(report)
+    screen = render_log(report, verbose=True) + make_log_markdown(report)
     require(not CONTROL.search(screen), "a control character is passed on")
-    check_json(log_json(report), data)
+    check_json(make_log_json(report), data)
 
 
 def run_packed_log(data: bytes) -> None:
@@ -212,7 +212,7 @@ def run_packed_log(data: bytes) -> None:
     path = make_scratch_folder() / "log"
     path.write_bytes(data)
     with contextlib.suppress(UsageError):
-        for piece in read_log(str(path), note=len):
+        for piece in read_log(str(path), on_note=len):
             require(0 < len(piece) <= CHUNK_BYTES, f"a piece of {len(piece)} bytes")
 
 
@@ -249,7 +249,7 @@ def run_ldcache(data: bytes) -> None:
 
 def run_answer(data: bytes) -> None:
     text = decode_text(data)
-    require(isinstance(parse_answer(text), dict), "no object")
+    require(isinstance(parse_payload_output(text), dict), "no object")
     check_json(parse_build_info(text), data)
     check_json(parse_cuda_config(text), data)
     parse_version_header(text)
@@ -302,13 +302,13 @@ def check_recording(host: str, *, whole: bool) -> None:
 
     whole: also raise BrokenPromiseError if a probe crashed.
     """
-    system = RecordedSystem({archive.HOST: host.encode("utf-8", "surrogateescape")})
-    facts = survey(system, load_compat(), timeout=20.0)
+    system = RecordedSystem({archive.HOST_FILE: host.encode("utf-8", "surrogateescape")})
+    facts = run_probes(system, load_compat(), timeout=20.0)
     report = diagnose(facts, load_compat())
     for verbose in (False, True):
         screen = render_report(report, verbose=verbose)
         require(not CONTROL.search(screen), "a control character is passed on")
-    json_text = json.dumps(report_json(report))
+    json_text = json.dumps(make_report_json(report))
     if not whole:  # a probe that crashes on damaged answers only makes its fact unknown
         return
     crashed = re.search(r"looking at [^\"]{1,60} (?:crashed|did not end)[^\"]{0,200}", json_text)
@@ -496,13 +496,17 @@ def list_recordings() -> Iterator[bytes]:
 
 
 def make_archives() -> Iterator[bytes]:
-    files = {archive.HOST: b'{"schema_version": 1}', "root/etc/hostname": b"h\n", "output/1.txt": b"x" * 200}
+    files = {
+        archive.HOST_FILE: b'{"schema_version": 1}',
+        "root/etc/hostname": b"h\n",
+        "output/1.txt": b"x" * 200,
+    }
     yield gzip.decompress(archive.archive(files))
     yield gzip.decompress(archive.archive({f"folder/{name}": data for name, data in files.items()}))
     for form in (tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:", format=form) as tar:
-            for name in (archive.HOST, f"root/{'long/' * 30}name", "root/link"):
+            for name in (archive.HOST_FILE, f"root/{'long/' * 30}name", "root/link"):
                 member = tarfile.TarInfo(name)
                 member.type = tarfile.SYMTYPE if name.endswith("link") else tarfile.REGTYPE
                 tar.addfile(member)

@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.explain import Explanation, catalogue
+from tfdoctor.explain import Explanation, list_entries
 from tfdoctor.logs.signatures import BENIGN
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write docs/rules.md, and words into docs/schemas.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something is stale")
     check: bool = parser.parse_args().check
-    explanation = catalogue()
+    explanation = list_entries()
     cause_names = [entry.cause.value for entry in explanation.causes]
     contents = {PAGE: render_page(explanation)}
     for schema in sorted((DOCS / "schemas").glob("*.json")):

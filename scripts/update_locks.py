@@ -90,7 +90,7 @@ VERSION_LIMITS = (Move("<2.4", "h5py<3", "Keras of that time reads what h5py 2 r
 
 def list_pythons() -> list[str]:
     """Return the Python versions of all targets, oldest first."""
-    return sorted({target.python for target in list_targets()}, key=versions.numbers)
+    return sorted({target.python for target in list_targets()}, key=versions.parse_numbers)
 
 
 def find_moves(target: Target) -> list[Move]:

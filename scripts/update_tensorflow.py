@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from checkout import ROOT
-from tfdoctor.compat.releases import SHARED
+from tfdoctor.compat.releases import SHARED_KEYS
 from update_support.authored import CUDNN_SOURCE_PREFIX, Authored
 from update_support.remote_zip import Web, load_central_directory
 from update_support.targets import make_filter
@@ -351,7 +351,7 @@ def render(rows: list[dict[str, Any]], as_of: str) -> str:
             shared.append(value)
         return index[key]
 
-    columns = SHARED
+    columns = SHARED_KEYS
     lines = [
         _dump_line({key: share(value) if key in columns else value for key, value in row.items()})
         for row in rows
@@ -410,7 +410,7 @@ def load_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return "", []
-    shared, columns = raw["shared"], SHARED
+    shared, columns = raw["shared"], SHARED_KEYS
     rows = [
         {key: shared[value] if key in columns else value for key, value in row.items()}
         for row in raw["releases"]

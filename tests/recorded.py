@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -22,7 +22,7 @@ FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))
 @cache
 def load_facts(folder: Path) -> Facts:
     """Return the facts of a recorded machine."""
-    return survey(RecordedSystem(folder), Compat.load())
+    return run_probes(RecordedSystem(folder), Compat.load())
 
 
 @cache

@@ -10,7 +10,7 @@ from tfdoctor.causes import Cause, CommonRemedy
 from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Remedy
-from tfdoctor.logs.advice import remedies
+from tfdoctor.logs.advice import list_remedies
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.log_context import LogContext
 
@@ -35,14 +35,14 @@ def test_cause_data_is_complete(cause: Cause) -> None:
     assert data.title
     assert not data.title.endswith(".")
     assert cause not in cause.consequences  # comparing also parses the words, which must be in the vocabulary
-    for remedy in remedies(EMPTY_CASE, cause):
+    for remedy in list_remedies(EMPTY_CASE, cause):
         assert isinstance(remedy, Remedy)
         assert isinstance(remedy.commands, tuple)
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if cause is not Cause.HEALTHY])
 def test_each_cause_has_a_remedy_with_commands(cause: Cause) -> None:
-    assert any(remedy.commands for remedy in remedies(EMPTY_CASE, cause))
+    assert any(remedy.commands for remedy in list_remedies(EMPTY_CASE, cause))
 
 
 def test_codes_titles_and_refusal_ranks_are_unique() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tfdoctor.advice.releases import companion_pins
+from tfdoctor.advice.releases import list_companion_pins
 from tfdoctor.compat import Compat, Release
 from tfdoctor.findings import Severity
 from tfdoctor.parse.toml import loads
-from tfdoctor.plan.hypothetical_facts import SITE, Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import SITE_PACKAGES, Sketch, make_sketched_facts
 from tfdoctor.report.diagnose import diagnose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,7 +53,7 @@ def is_healthy_with_pip(candidate: Release) -> bool:
     return (
         candidate.pip_extra is not None
         and not candidate.runpath_misses
-        and not companion_pins(COMPAT, candidate)
+        and not list_companion_pins(COMPAT, candidate)
     )
 
 
@@ -84,16 +84,18 @@ def find_codes(python: str, distributions: dict[str, str]) -> list[str]:
     distributions: the versions of the distributions in the environment, by name.
     """
     allowed = find_release()
-    site = SITE.format(python)
+    site = SITE_PACKAGES.format(python)
     wheels = {name: COMPAT.wheel_for(name, 12) for name in allowed.required_libraries}
     sketch = Sketch(
         allowed.version,
         allowed.package,
         python,
         tuple(distributions.items()),
-        gpu=True,
-        paths={name: f"{site}/{wheel.folder}/{name}" for name, wheel in wheels.items() if wheel is not None},
-        container=False,
+        has_gpu_code=True,
+        path_by_soname={
+            name: f"{site}/{wheel.folder}/{name}" for name, wheel in wheels.items() if wheel is not None
+        },
+        is_container=False,
     )
     report = diagnose(make_sketched_facts(COMPAT, sketch), COMPAT)
     assert report.verdict.gpu_usable

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.explain import lookup
+from tfdoctor.explain import find_entries
 from tfdoctor.findings import Cause
 from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.logs.report import diagnose_log
@@ -76,7 +76,7 @@ def test_s8_late_setting_is_found(kind: str) -> None:
     line = re.findall(rf"^{kind} devices cannot be modified[^\n]+$", read_page("001"), re.MULTILINE)[0]
     report = diagnose_log([line.encode()], Compat.load(), "train.log")
     assert any("`tfdoctor lint` finds the line" in finding.explanation for finding in report.findings)
-    assert [rule.name for rule in lookup(line).rules] == ["configured-too-late"]
+    assert [rule.name for rule in find_entries(line).rules] == ["configured-too-late"]
 
 
 def test_s8_memory_limits_of_the_page_are_accepted() -> None:

@@ -21,11 +21,11 @@ import pytest
 import tfdoctor
 from recorded import load_report
 from tfdoctor.cli.main import command_line
-from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
+from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, list_entries, make_rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.logs.signatures import BENIGN
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.retired import RETIRED, current_codes
+from tfdoctor.rules.retired import RETIRED_RULES, find_current_codes
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -119,7 +119,7 @@ def test_a_rule_is_documented(rule: Rule) -> None:
     headings = re.findall(r"^(\S[^\n]*)\n(-+)$", doc, re.MULTILINE)
     assert [heading for heading, _ in headings] == list(HEADINGS)
     assert all(len(heading) == len(line) for heading, line in headings)
-    entry = rule_entry(rule)
+    entry = make_rule_entry(rule)
     assert entry.summary.endswith(".")
     assert not rule.title.endswith(".")
     assert all(len(section.text) > 20 for section in entry.sections)
@@ -145,15 +145,15 @@ def test_every_file_of_rules_is_in_all_rules() -> None:
 
 
 def test_retired_codes_are_never_used_again_and_lead_on() -> None:
-    used = {entry.code: entry.name for entry in catalogue().rules}
-    codes = [row.code for row in RETIRED]
+    used = {entry.code: entry.name for entry in list_entries().rules}
+    codes = [row.code for row in RETIRED_RULES]
     assert codes == sorted(set(codes))
-    for row in RETIRED:
+    for row in RETIRED_RULES:
         assert row.code not in used
         assert row.name not in used.values()
         assert row.code not in {*LOG_CODES, *LOG_NOTES}
-        assert set(current_codes(row.code)) <= set(used)
-        assert row.why.endswith(".")
+        assert set(find_current_codes(row.code)) <= set(used)
+        assert row.reason.endswith(".")
 
 
 MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/", "doctor/tfdoctor/causes/")
@@ -244,7 +244,7 @@ def test_a_test_module_is_named_after_its_rule(folder: str) -> None:
 
 
 def test_the_page_of_rules_is_fresh() -> None:
-    page = script("generate_docs").render_page(catalogue())
+    page = script("generate_docs").render_page(list_entries())
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page, (
         "stale: run python scripts/generate_docs.py"
     )

@@ -167,7 +167,7 @@ def test_satisfies_agrees_with_packaging(version: str, clauses: list[str]) -> No
 
 @given(st.text())
 def test_only_version_syntax_errors_are_raised(text: str) -> None:
-    for read in (versions.parse, versions.numbers, versions.parse_capability, versions.Spec):
+    for read in (versions.parse, versions.parse_numbers, versions.parse_capability, versions.Spec):
         with contextlib.suppress(versions.VersionSyntaxError):
             read(text)
     versions.sort_key(text)
@@ -188,4 +188,4 @@ def test_only_version_syntax_errors_are_raised(text: str) -> None:
 )
 def test_requirement_is_split(text: str, project: str, limit: str | None) -> None:
     assert versions.project_of(text) == project
-    assert versions.upper_limit(text) == limit
+    assert versions.find_upper_limit(text) == limit

@@ -45,7 +45,7 @@ class UsageError(Error):
     kind = "usage"
 
 
-def install_hint(package: str) -> str:
+def make_install_command(package: str) -> str:
     """Return the command that installs an optional dependency into tfdoctor's own environment."""
     from importlib.util import find_spec
 

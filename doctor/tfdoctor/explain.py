@@ -26,14 +26,14 @@ from tfdoctor.causes.codes import (
     RELEASE,
     SLOWER_THAN_ONE,
 )
-from tfdoctor.cluster.faults import FAULTS
+from tfdoctor.cluster.faults import CLUSTER_FAULTS
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.fleet.codes import FLEET_FINDINGS as FLEET_PAGES
 from tfdoctor.lint.codes import KINDS
-from tfdoctor.logs.advice import remedies
+from tfdoctor.logs.advice import list_remedies
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.libraries import is_cudnn, is_gpu_library
 from tfdoctor.logs.log_context import LogContext
@@ -41,8 +41,8 @@ from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.verdict import decide
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.base import section_text
-from tfdoctor.rules.retired import RETIRED, current_codes
+from tfdoctor.rules.base import extract_section
+from tfdoctor.rules.retired import RETIRED_RULES, find_current_codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +111,7 @@ class Explanation:
     """Meaning of the message in the query, in a sentence or two; "" if the query is not a message."""
 
 
-def next_command(explanation: Explanation) -> str:
+def choose_next_command(explanation: Explanation) -> str:
     """Return the command to run after reading a page. Its output names the remedy on this machine.
 
     "" if the page itself has commands, or if it lists all entries.
@@ -121,7 +121,7 @@ def next_command(explanation: Explanation) -> str:
         remedy.commands for entry in explanation.causes for remedy in entry.remedies
     ):
         return ""
-    if codes & {page.code for page in FAULTS}:
+    if codes & {page.code for page in CLUSTER_FAULTS}:
         return "tfdoctor cluster"
     if codes & {page.code for page in FLEET_PAGES}:
         return "tfdoctor fleet report DIR"
@@ -369,7 +369,7 @@ LOG_NOTES = {
             page.summary,
             (Section("What it means", page.meaning), Section("What to do", page.remedy)),
         )
-        for page in (*FAULTS, *FLEET_PAGES, *KINDS)
+        for page in (*CLUSTER_FAULTS, *FLEET_PAGES, *KINDS)
     },
 }
 """Pages, by code, for the findings of `diagnose`, `placement`, `cluster`, `fleet`, `bench` and `lint` without a cause.
@@ -378,7 +378,7 @@ The page about GPU memory is among them.
 """
 
 
-def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
+def make_rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
     """Return the entry for a rule, with the documentation from its module's docstring."""
     text = sys.modules[rule.check.__module__].__doc__ or ""
     return RuleEntry(
@@ -387,7 +387,7 @@ def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
         title=rule.title,
         causes=rule.causes,
         summary=" ".join(text.strip().partition("\n\n")[0].split()),
-        sections=tuple(Section(heading, section_text(text, heading)) for heading in HEADINGS),
+        sections=tuple(Section(heading, extract_section(text, heading)) for heading in HEADINGS),
     )
 
 
@@ -395,16 +395,16 @@ DOCUMENTED_RULES: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_R
 """The rules of `check` and of `build --check`."""
 
 
-def catalogue(rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES) -> Explanation:
+def list_entries(rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES) -> Explanation:
     """List all rules by code, and all causes in the order of the enumeration."""
-    entries = tuple(rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
+    entries = tuple(make_rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
 
 
-def lookup(
+def find_entries(
     query: str,
     rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES,
-    retired: Sequence[RetiredRule] = RETIRED,
+    retired: Sequence[RetiredRule] = RETIRED_RULES,
 ) -> Explanation:
     """Return the entries for a code ("TFD203", "203"), a rule name, a cause, or the words of a message.
 
@@ -416,7 +416,7 @@ def lookup(
         return _lookup_by_name(query, rules, retired)
     except UsageError:
         code, meaning = _lookup_message(query)
-        code = code or _search_pages(query, catalogue(rules))
+        code = code or _search_pages(query, list_entries(rules))
         if not code:
             raise
     return replace(_lookup_by_name(code, rules, retired), query=query, meaning=meaning)
@@ -426,13 +426,13 @@ def _lookup_by_name(
     query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[RetiredRule]
 ) -> Explanation:
     """Look up a code, a rule name or a cause. Raise UsageError if nothing matches."""
-    all_entries = catalogue(rules)
+    all_entries = list_entries(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
     matching_rules = tuple(entry for entry in all_entries.rules if code == entry.code or word == entry.name)
     retired_rule = next((rule for rule in retired if code == rule.code or word == rule.name), None)
     if retired_rule is not None and not matching_rules:
-        successors = current_codes(retired_rule.code, retired)
+        successors = find_current_codes(retired_rule.code, retired)
         matching_rules = tuple(entry for entry in all_entries.rules if entry.code in successors)
     matching_rules = matching_rules or tuple(
         entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name
@@ -466,7 +466,7 @@ def _lookup_by_name(
 
 def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause that apply to every TensorFlow release."""
-    return remedies(LogContext(Log(), Compat.load()), cause)
+    return list_remedies(LogContext(Log(), Compat.load()), cause)
 
 
 # ---------------------------------------------------------------- messages

@@ -72,14 +72,14 @@ class Check:
     title: str
     short_title: str = ""
 
-    def finding(
+    def make_finding(
         self,
         cause: Cause,
         severity: Severity,
         explanation: str,
         *,
         title: str = "",
-        row: str = "",
+        short_title: str = "",
         evidence: Sequence[Evidence] = (),
         remedies: Sequence[Remedy] = (),
     ) -> Finding:
@@ -95,7 +95,7 @@ class Check:
             explanation=explanation,
             evidence=tuple(evidence),
             remedies=tuple(remedies),
-            short_title=row or self.short_title,
+            short_title=short_title or self.short_title,
         )
 
 
@@ -196,9 +196,9 @@ class Area:
     text: str
     findings: tuple[Finding, ...] = ()
     """The findings of the area that `text` does not mention, the most severe first."""
-    brief: tuple[str, ...] = ()
+    short_texts: tuple[str, ...] = ()
     """Shorter forms of `text` for narrow terminals, the longest first."""
-    reason: bool = False
+    explains_status: bool = False
     """True if `text` says why the area has this status."""
 
 
@@ -213,7 +213,7 @@ class Report:
     findings: tuple[Finding, ...] = field(default=())
     """The root cause first, then the findings that follow from it, then the rest by severity."""
     verdict: Verdict = field(default=Verdict(None, None, ""))
-    root: Finding | None = None
+    root_finding: Finding | None = None
     """The finding about the root cause; None if no finding has that cause."""
     consequences: tuple[Finding, ...] = ()
     """The findings that follow from the root cause."""
@@ -221,12 +221,12 @@ class Report:
     """The summary, one line per area."""
 
     @property
-    def main(self) -> Finding | None:
+    def main_finding(self) -> Finding | None:
         """The finding to report first: the root cause, else the first warning or error; None if there is none."""
         serious = (finding for finding in self.findings if finding.severity > Severity.INFO)
-        return self.root or next(serious, None)
+        return self.root_finding or next(serious, None)
 
-    def counts(self) -> dict[str, int]:
+    def count_outcomes(self) -> dict[str, int]:
         """Return the number of rules by kind of outcome. The keys are those of the JSON schema."""
         result = {kind.value: 0 for kind in OutcomeKind}
         for outcome in self.outcomes:
@@ -289,6 +289,6 @@ class Verification:
         return True if any(stage.status == "passed" for stage in self.stages) else None
 
     @property
-    def failed(self) -> Stage | None:
+    def failed_stage(self) -> Stage | None:
         """The first stage that failed; None if none did."""
         return next((stage for stage in self.stages if stage.status == "failed"), None)

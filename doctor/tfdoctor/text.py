@@ -74,7 +74,7 @@ def join_words(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
-NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
+CAPITALIZED_NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
 """Words that keep their capital in the middle of a sentence."""
 
 
@@ -83,7 +83,7 @@ def lower_first(text: str) -> str:
 
     Names (NAMES) and abbreviations are not changed.
     """
-    if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
+    if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(CAPITALIZED_NAMES):
         return text[0].lower() + text[1:]
     return text
 

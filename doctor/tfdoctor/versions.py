@@ -31,6 +31,7 @@ __all__ = [
     "VersionSyntaxError",
     "compare",
     "cuda_from_int",
+    "find_upper_limit",
     "format_capability",
     "has_prefix",
     "is_at_least",
@@ -40,9 +41,9 @@ __all__ = [
     "is_version",
     "major",
     "major_minor",
-    "numbers",
     "parse",
     "parse_capability",
+    "parse_numbers",
     "parse_requirement_or_none",
     "project_of",
     "python_of_tag",
@@ -50,7 +51,6 @@ __all__ = [
     "satisfies",
     "sort_key",
     "tag_of_python",
-    "upper_limit",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
@@ -107,7 +107,7 @@ def is_version(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def numbers(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of a dotted version without trailing zeros: (535, 104, 5) for `"535.104.05"`.
 
     Only the leading dotted part counts: (8, 6, 0, 163) for `"8.6.0.163-1+cuda11.8"`. Raise VersionSyntaxError
@@ -129,13 +129,13 @@ def compare(left: str, right: str) -> int:
 
     `12.5` equals `12.5.0`.
     """
-    left_numbers, right_numbers = numbers(left), numbers(right)
+    left_numbers, right_numbers = parse_numbers(left), parse_numbers(right)
     return (left_numbers > right_numbers) - (left_numbers < right_numbers)
 
 
 def is_at_least(version: str, minimum: str) -> bool:
     """Return whether the dotted version is `minimum` or newer."""
-    return numbers(version) >= numbers(minimum)
+    return parse_numbers(version) >= parse_numbers(minimum)
 
 
 def is_driver_at_least(version: str, minimum: str) -> bool:
@@ -153,19 +153,19 @@ def is_minor_in_range(minor: tuple[int, ...], since: str | None, until: str | No
     which is below every `since`.
     """
     release = (*minor, 0)[:2] if minor else ()
-    low, high = ((*numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
+    low, high = ((*parse_numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
     return (low is None or release >= low) and (high is None or release <= high)
 
 
 def major(text: str) -> int:
     """Return the first number of a dotted version: 12 for `"12.5.1"`."""
-    return numbers(text)[0]
+    return parse_numbers(text)[0]
 
 
 @lru_cache(maxsize=4096)
 def major_minor(text: str) -> str:
     """Return the first two numbers of a dotted version as text: `"12.5"` for `"12.5.1"`, `"12.0"` for `"12"`."""
-    parts = (*numbers(text), 0)
+    parts = (*parse_numbers(text), 0)
     return f"{parts[0]}.{parts[1]}"
 
 
@@ -178,7 +178,7 @@ def has_prefix(text: str, prefix: str) -> bool:
         msg = f"`{prefix}` is not a dotted version number"
         raise VersionSyntaxError(msg)
     prefix_numbers = [int(part) for part in prefix.split(".")]
-    version_numbers = [*numbers(text)]
+    version_numbers = [*parse_numbers(text)]
     version_numbers += [0] * (len(prefix_numbers) - len(version_numbers))
     return version_numbers[: len(prefix_numbers)] == prefix_numbers
 
@@ -224,12 +224,12 @@ def parse_capability(text: str) -> tuple[int, int]:
     return int(digits[:-1]), int(digits[-1])
 
 
-def runs_machine_code(card: tuple[int, int], code: tuple[int, int]) -> bool:
+def runs_machine_code(gpu: tuple[int, int], code: tuple[int, int]) -> bool:
     """Return whether a GPU of capability `card` runs machine code built for capability `code`.
 
     The major numbers must be equal, and the minor number of `code` must not be higher.
     """
-    return code[0] == card[0] and code[1] <= card[1]
+    return code[0] == gpu[0] and code[1] <= gpu[1]
 
 
 def format_capability(capability: tuple[int, int]) -> str:
@@ -317,7 +317,7 @@ def project_of(text: str) -> str:
     return "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
-def upper_limit(text: str) -> str | None:
+def find_upper_limit(text: str) -> str | None:
     """Return the version that a requirement excludes with `<`: `"2"` for `"numpy>=1.20,<2"`.
 
     If there are several, return the lowest. None if there is none, or if the requirement is not valid.

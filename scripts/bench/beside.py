@@ -98,7 +98,9 @@ def main():
     card = Card(0, "CPU", "/device:CPU:0")
     for kind, (size, build_work) in make_manual_work().items():
         with v1.Graph().as_default() as graph:
-            workloads = work.build(Run, [card], {"workloads": [kind], "sizes": [size]}, bench.short_name)
+            workloads = work.build(
+                Run, [card], {"workloads": [kind], "sizes": [size]}, bench.format_device_name
+            )
             workloads = [workload for workload in workloads if workload[0]["model"] in (None, "cnn")][:1]
             session, pieces = v1.Session(graph=graph), []
             bench.made(workloads, session, pieces, v1)

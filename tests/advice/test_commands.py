@@ -63,9 +63,9 @@ def remove_cufft(facts: Facts) -> Facts:
 
 def root_finding(facts: Facts) -> Finding:
     report = diagnose(facts, COMPAT)
-    assert report.root is not None
-    assert report.root is report.findings[0]
-    return report.root
+    assert report.root_finding is not None
+    assert report.root_finding is report.findings[0]
+    return report.root_finding
 
 
 def first_commands(facts: Facts) -> tuple[str, ...]:
@@ -116,9 +116,14 @@ def test_pip_packages_are_installed_by_pip() -> None:
 
 def test_uninstall_uses_the_same_program() -> None:
     facts = with_programs(install_with_uv(healthy()), "uv")
-    assert advice.pip_uninstall(context(facts).target, ["a"]) == "uv pip uninstall --python /env/bin/python a"
+    assert (
+        advice.format_pip_uninstall(context(facts).target, ["a"])
+        == "uv pip uninstall --python /env/bin/python a"
+    )
     facts = with_python(with_programs(install_with_uv(healthy())), pip=True)
-    assert advice.pip_uninstall(context(facts).target, ["a"]) == "/env/bin/python -m pip uninstall -y a"
+    assert (
+        advice.format_pip_uninstall(context(facts).target, ["a"]) == "/env/bin/python -m pip uninstall -y a"
+    )
 
 
 # -- Folders
@@ -377,7 +382,7 @@ def test_other_release_needs_no_further_libraries() -> None:
 def test_commands_of_the_administrator_are_separate() -> None:
     """The rest is a remedy of its own."""
     facts = with_programs(with_machine(shadow_with_file(remove_cufft(healthy("2.20.0"))), root=False))
-    by_root = Remedy("Do it.", ("sudo modprobe x", advice.check_again(context(facts).target)))
+    by_root = Remedy("Do it.", ("sudo modprobe x", advice.format_check_command(context(facts).target)))
     findings = [replace(root_finding(facts), remedies=(by_root,)), *diagnose(facts, COMPAT).findings[1:]]
     remedies = advice.adapt_findings(context(facts).target, findings[0], findings)[id(findings[0])].remedies
     assert remedies[0].commands == ("modprobe x", by_root.commands[1])

@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     ("facts", "ways"),
     [
         (engines(), ()),
-        (engines(toolkit=HOOK), (engine.GPUS,)),
+        (engines(toolkit=HOOK), (engine.GPUS_OPTION,)),
         (engines(toolkit=BASE), ()),
-        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (engine.RUNTIME,)),
+        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (engine.RUNTIME_OPTIONS,)),
         (engines(docker=docker(runtimes=(RUNC, replace(NVIDIA, found=False)))), ()),
         (engines(toolkit=BASE, cdi=(FRESH,)), ()),  # CDI is off
-        (engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))), (engine.DEVICE,)),
+        (
+            engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))),
+            (engine.DEVICE_OPTION,),
+        ),
         (
             engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",), version="29.0.1")),
-            (engine.GPUS, engine.DEVICE),
+            (engine.GPUS_OPTION, engine.DEVICE_OPTION),
         ),
         (engines(toolkit=HOOK, docker=docker(desktop=True)), ()),
         (engines(toolkit=HOOK, docker=docker(snap=True)), ()),
-        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (engine.GPUS, engine.RUNTIME)),
+        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (engine.GPUS_OPTION, engine.RUNTIME_OPTIONS)),
         (engines(docker=NOTHING), ()),
     ],
 )

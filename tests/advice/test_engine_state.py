@@ -9,7 +9,7 @@ import pytest
 from rules.engine_facts import BASE, DOCKER, FRESH, HOOK, NOTHING, NVIDIA, PODMAN, docker, engines, toolkit
 from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts import Known, Unknown
-from tfdoctor.facts.containers import CdiSpec, ContainerFacts, DaemonConfig, EngineSilence, ToolkitConfig
+from tfdoctor.facts.containers import CdiSpec, ContainerFacts, DaemonConfig, ToolkitConfig, UnreachableEngine
 from tfdoctor.findings import Severity
 
 
@@ -28,33 +28,41 @@ def list_kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]
         (
             engines(
                 docker=docker(rootless=True),
-                toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c")),
+                toolkit=toolkit(engine.HOOK_PROGRAM, config=Known(ToolkitConfig("c", no_cgroups=True), "c")),
             ),
             [],
         ),
-        (engines(docker=docker(rootless=True), toolkit=toolkit(engine.HOOK, config=Unknown("closed"))), []),
         (
-            engines(toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c"))),
+            engines(
+                docker=docker(rootless=True), toolkit=toolkit(engine.HOOK_PROGRAM, config=Unknown("closed"))
+            ),
+            [],
+        ),
+        (
+            engines(
+                toolkit=toolkit(engine.HOOK_PROGRAM, config=Known(ToolkitConfig("c", no_cgroups=True), "c"))
+            ),
             ["no-cgroups"],
         ),
         (engines(docker=docker(cgroup_driver="systemd"), toolkit=HOOK), ["systemd-cgroups"]),
         (engines(docker=docker(cgroup_driver="systemd"), toolkit=BASE, cdi=(FRESH,)), ["not-registered"]),
         (
             engines(
-                toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi"), "c")),
+                toolkit=toolkit(engine.HOOK_PROGRAM, config=Known(ToolkitConfig("c", mode="cdi"), "c")),
             ),
             ["hook-refuses"],
         ),
         (
             engines(
                 toolkit=toolkit(
-                    engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi", skip_mode_detection=True), "c")
+                    engine.HOOK_PROGRAM,
+                    config=Known(ToolkitConfig("c", mode="cdi", skip_mode_detection=True), "c"),
                 ),
             ),
             [],
         ),
         (
-            engines(toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", "line 3"), "c"))),
+            engines(toolkit=toolkit(engine.HOOK_PROGRAM, config=Known(ToolkitConfig("c", "line 3"), "c"))),
             ["toolkit-config"],
         ),
         (
@@ -69,8 +77,8 @@ def list_kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]
             ),
             [],
         ),
-        (engines(docker=Known(EngineSilence("remote", "tcp://x"), "x")), []),
-        (engines(docker=Known(EngineSilence("timeout", "3 s"), "x")), ["engine-timeout"]),
+        (engines(docker=Known(UnreachableEngine("remote", "tcp://x"), "x")), []),
+        (engines(docker=Known(UnreachableEngine("timeout", "3 s"), "x")), ["engine-timeout"]),
     ],
 )
 def test_engine_problems(facts: ContainerFacts, expected: list[str]) -> None:

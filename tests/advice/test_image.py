@@ -66,7 +66,7 @@ def test_install_becomes_run_build_and_verify() -> None:
     facts = make_sketched_facts(
         COMPAT, Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules)
     )
-    root = diagnose(facts, COMPAT, image=TargetImage("team/app:1")).root
+    root = diagnose(facts, COMPAT, image=TargetImage("team/app:1")).root_finding
     assert root is not None
     first, *_, last = root.remedies
     install, *rest = first.commands
@@ -228,7 +228,7 @@ def test_system_file_of_an_image_is_edited() -> None:
     line = f"import os; os.environ['{HIDE}'] = '-1'"
     facts = with_hidden_gpus(Origin(HIDE, "start", None, path, 1, line))
     host_root, image_root = (
-        diagnose(facts, COMPAT, image=target).root for target in (None, TargetImage("team/app:1"))
+        diagnose(facts, COMPAT, image=target).root_finding for target in (None, TargetImage("team/app:1"))
     )
     assert host_root is not None
     assert image_root is not None

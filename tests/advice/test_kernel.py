@@ -19,7 +19,7 @@ from rules.make_facts import (
 from tfdoctor import advice
 from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.causes.steps import Install, RemoveEntries, Unset
-from tfdoctor.facts.python import Choice
+from tfdoctor.facts.python import PythonChoice
 from tfdoctor.findings import Remedy
 from tfdoctor.report.diagnose import diagnose
 
@@ -31,7 +31,7 @@ CHECK_AGAIN = f"tfdoctor check --python {KERNEL_JSON}"
 
 
 def make_target(*names: str, **variables: str) -> Target:
-    choice = Choice("/env/bin/python", KERNEL_JSON, kernel=KERNEL_JSON, kernel_sets=names)
+    choice = PythonChoice("/env/bin/python", KERNEL_JSON, kernel=KERNEL_JSON, kernel_sets=names)
     return replace(context(with_environment(healthy(), **variables)).target, choice=choice)
 
 
@@ -77,7 +77,7 @@ def test_kernel_remedies_have_no_shell_variables() -> None:
         also_found=(locate_in_wheel("libcusolver.so.11"),),
     )
     facts = replace(facts, choice=make_target().choice)
-    assert advice.check_again(context(facts).target) == CHECK_AGAIN
+    assert advice.format_check_command(context(facts).target) == CHECK_AGAIN
     for finding in diagnose(facts, COMPAT).findings:
         for remedy in finding.remedies:
             assert not [c for c in remedy.commands if c.startswith(("export ", "unset ", "echo "))], remedy

@@ -18,7 +18,7 @@ from recorded import load_report
 from tfdoctor.api import notebook
 from tfdoctor.api.notebook import CheckResult, tfdoctor_magic
 from tfdoctor.environment.models import Offer
-from tfdoctor.render.notebook import COLOURS, report_html
+from tfdoctor.render.notebook import COLOURS, make_report_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,24 +178,24 @@ class TagCollector(html.parser.HTMLParser):
 @pytest.mark.parametrize("host", sorted(path.parent.name for path in HOSTS.glob("*/host.json")))
 def test_html_has_the_content_of_the_text_report(host: str) -> None:
     host_report = load_report(HOSTS / host)
-    page = TagCollector(report_html(host_report))
+    page = TagCollector(make_report_html(host_report))
     assert page.tags <= {"div", "p", "b", "pre", "table", "tr", "td"}
     assert page.attributes <= {"style"}
     text = " ".join(page.text.split())
     assert " ".join(host_report.verdict.headline.split()) in text
     for area in host_report.areas:
         assert area.name in text
-    if host_report.main is not None and host_report.main.remedies:
-        for command in host_report.main.remedies[0].commands:
+    if host_report.main_finding is not None and host_report.main_finding.remedies:
+        for command in host_report.main_finding.remedies[0].commands:
             assert " ".join(command.split()) in text
 
 
 def test_everything_is_escaped() -> None:
     hostile = "<script>alert('x')</script>&amp; \"quoted\"\x1b[31m"
     host_report = load_report(HOSTS / "nouveau")
-    assert host_report.main is not None
-    remedy = replace(host_report.main.remedies[0], text=hostile, commands=(hostile,))
-    finding = replace(host_report.main, title=hostile, explanation=hostile, remedies=(remedy,))
+    assert host_report.main_finding is not None
+    remedy = replace(host_report.main_finding.remedies[0], text=hostile, commands=(hostile,))
+    finding = replace(host_report.main_finding, title=hostile, explanation=hostile, remedies=(remedy,))
     evil_report = replace(
         host_report,
         root=finding,
@@ -204,7 +204,7 @@ def test_everything_is_escaped() -> None:
         areas=tuple(replace(area, text=hostile, name=hostile) for area in host_report.areas),
     )
     for fix in (None, Offer(hostile, (finding,))):
-        markup = report_html(evil_report, fix=fix, notes=[hostile])
+        markup = make_report_html(evil_report, fix=fix, notes=[hostile])
         assert "<script" not in markup
         assert "\x1b" not in markup
         page = TagCollector(markup)
@@ -213,12 +213,12 @@ def test_everything_is_escaped() -> None:
 
 def test_fix_command_comes_first() -> None:
     host_report = load_report(HOSTS / "nouveau")
-    assert host_report.main is not None
+    assert host_report.main_finding is not None
     text = TagCollector(
-        report_html(host_report, fix=Offer("tfdoctor fix --python /srv/x", (host_report.main,)))
+        make_report_html(host_report, fix=Offer("tfdoctor fix --python /srv/x", (host_report.main_finding,)))
     ).text
     assert "tfdoctor fix --python /srv/x" in text
-    assert host_report.main.remedies[0].commands[0] not in text
+    assert host_report.main_finding.remedies[0].commands[0] not in text
 
 
 def luminance(colour: str) -> float:

@@ -12,8 +12,8 @@ from bench.made import make_bench, make_devices_line, make_run_line, make_traini
 from cli.planner import validate
 from tfdoctor.bench import Bench, Watched, compare_runs, parse_earlier
 from tfdoctor.bench.noise import compute_interval
-from tfdoctor.render.bench import bench_json, render_bench
-from tfdoctor.render.bench_svg import bench_svg
+from tfdoctor.render.bench import make_bench_json, render_bench
+from tfdoctor.render.bench_svg import make_bench_svg
 
 TWO = ("GPU:0", "GPU:1")
 
@@ -222,11 +222,11 @@ def test_software_gpu_is_not_treated_as_a_gpu() -> None:
     assert "times" not in bench.summary
     (scaling,) = bench.scaling
     assert scaling.why[0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
-    for picture in (render_bench(bench, verbose=True), bench_svg(bench)):
+    for picture in (render_bench(bench, verbose=True), make_bench_svg(bench)):
         titles = re.findall(r"([a-z]+:)? ?(?:train cnn|matmul)(?:, towers,)? on GPU", picture)
         assert len(titles) >= 4
         assert set(titles) == {"software:"}
-    validate(bench_json(bench), "bench")
+    validate(make_bench_json(bench), "bench")
 
 
 def test_gpu_is_not_compared_with_a_software_gpu() -> None:
@@ -234,6 +234,6 @@ def test_gpu_is_not_compared_with_a_software_gpu() -> None:
     software_gpu, gpu = (
         make_bench(make_devices_line("GPU:0"), *parts, software=software) for software in (True, False)
     )
-    old = parse_earlier(json.dumps(bench_json(software_gpu)).encode(), "old.json")
+    old = parse_earlier(json.dumps(make_bench_json(software_gpu)).encode(), "old.json")
     assert compare_runs(software_gpu, old, "old.json").verdict == "same"
     assert compare_runs(gpu, old, "old.json").verdict == "incomparable"

@@ -15,8 +15,8 @@ from tfdoctor.bench import Bench, evaluate_bench
 from tfdoctor.bench.interconnects import MIN_SAMPLES, find_pairs_lacking_peer
 from tfdoctor.compat import Compat
 from tfdoctor.examine import collect_facts
-from tfdoctor.render.bench import bench_json, render_bench
-from tfdoctor.render.bench_svg import bench_svg
+from tfdoctor.render.bench import make_bench_json, render_bench
+from tfdoctor.render.bench_svg import make_bench_svg
 from tfdoctor.system import CommandResult, RecordedSystem
 from tfdoctor.verify import bench_runner
 
@@ -75,8 +75,8 @@ def measure_two_gpus(
         card_reads.release()
         return cards
 
-    read_cards = bench_runner.read_cards
-    monkeypatch.setattr(bench_runner, "read_cards", cards_now)
+    read_cards = bench_runner.read_gpus
+    monkeypatch.setattr(bench_runner, "read_gpus", cards_now)
 
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in (
@@ -103,7 +103,7 @@ def measure_two_gpus(
         run=run,
         watched=system,
     )
-    return evaluate_bench(timing.measured, timing.target, timing.peaks)
+    return evaluate_bench(timing.measured, timing.target, timing.expected_speeds)
 
 
 def make_copy_line(source: str, target: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_reduced_lanes_are_reported_with_the_measured_rate(
     assert finding.code == "TFD831"
     assert finding.title == "GPU:1 uses 4 of 16 lanes and generation 3 of 4 of PCI Express"
     assert finding.explanation.endswith("At most 3.9 GB/s come to it. 2.9 GB/s were measured.")
-    validate(bench_json(bench), "bench")
+    validate(make_bench_json(bench), "bench")
     assert "40 % of PCIe 4.0 x16" in render_bench(bench)
 
 
@@ -196,7 +196,7 @@ def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: 
     assert links["CPU:0", "GPU:1"].gbps is None
     assert TWO not in links
     assert bench.findings == ()
-    validate(bench_json(bench), "bench")
+    validate(make_bench_json(bench), "bench")
 
 
 def test_peak_of_each_data_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_peak_of_each_data_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert gpu.peaks["tf32"] == gpu.peaks["float32"]
     assert gpu.peaks["float16"] == pytest.approx(71_000, rel=0.01)
     assert "11 TFLOP/s, 15 % of peak" in render_bench(bench)
-    assert "the peak of GPU:0 in float16: 71.2 TFLOP/s" not in bench_svg(
+    assert "the peak of GPU:0 in float16: 71.2 TFLOP/s" not in make_bench_svg(
         bench
     )  # a single size draws no limit line
 

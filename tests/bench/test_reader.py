@@ -15,8 +15,8 @@ from bench.made import make_bench, make_devices_line, make_run_line, make_traini
 from cli.planner import validate
 from tfdoctor.bench import Bench, BenchComparison, compare_runs, parse_earlier, parse_lines
 from tfdoctor.errors import UsageError
-from tfdoctor.render.bench import bench_json, render_bench
-from tfdoctor.render.bench_svg import bench_svg
+from tfdoctor.render.bench import make_bench_json, render_bench
+from tfdoctor.render.bench_svg import make_bench_svg
 
 SIZES = (64, 128, 256, 512, 1024)
 
@@ -34,7 +34,7 @@ def make_noisy_run(factor: float, seed: int, **facts: object) -> Bench:
 
 def compare_with(now: Bench, then: Bench) -> BenchComparison:
     """Return the comparison of `now` with `then`, which is written to JSON and read back."""
-    old = parse_earlier(json.dumps(bench_json(then)).encode(), "old.json")
+    old = parse_earlier(json.dumps(make_bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 
 
@@ -79,8 +79,8 @@ def test_unsteady_machine_is_not_a_slower_run(changes: float) -> None:
     for bench in runs:
         is_mentioned = "own speed went up and down" in render_bench(bench)
         assert is_mentioned == (bench.unsteady is not None and bench.unsteady >= 0.05)
-        assert bench_json(bench)["unsteady"] == bench.unsteady
-        validate(bench_json(bench), "bench")
+        assert make_bench_json(bench)["unsteady"] == bench.unsteady
+        validate(make_bench_json(bench), "bench")
     widths = [bench.runs[0].seconds.noise for bench in runs if bench.runs[0].seconds]
     assert statistics.median(widths) >= 0.7 * changes  # Student's t of eight rounds: 0.84
 
@@ -176,7 +176,7 @@ def test_round_without_samples_is_none() -> None:
 
 
 def test_earlier_result_without_rounds_is_compared() -> None:
-    document = bench_json(make_noisy_run(1.0, 1))
+    document = make_bench_json(make_noisy_run(1.0, 1))
     for run in document["runs"]:
         del run["rounds"]
     now = make_noisy_run(1.0, 2)
@@ -282,11 +282,11 @@ def test_json_matches_the_schema() -> None:
         make_training_line(1.0, "GPU:1"),
         make_training_line(2.0, "GPU:0", "GPU:1"),
     ]
-    validate(bench_json(make_bench(make_devices_line("GPU:0", "GPU:1"), *parts)), "bench")
-    validate(bench_json(make_bench()), "bench")
+    validate(make_bench_json(make_bench(make_devices_line("GPU:0", "GPU:1"), *parts)), "bench")
+    validate(make_bench_json(make_bench()), "bench")
     bench = make_noisy_run(1.0, 1)
-    validate(bench_json(bench), "bench")
-    parsed = parse_earlier(json.dumps(bench_json(bench)).encode(), "x")
+    validate(make_bench_json(bench), "bench")
+    parsed = parse_earlier(json.dumps(make_bench_json(bench)).encode(), "x")
     assert parsed.runs == bench.runs
 
 
@@ -302,7 +302,7 @@ def test_screen_fits_and_has_no_control_characters() -> None:
     screen = render_bench(bench)
     assert "\x1b" not in screen
     assert max(map(len, screen.splitlines())) <= 80
-    picture = bench_svg(bench)
+    picture = make_bench_svg(bench)
     assert "<script>" not in picture
     ET.fromstring(picture)  # noqa: S314 - ours
 
@@ -333,7 +333,7 @@ def test_picture_shows_axes_bands_and_crossover() -> None:
     parts = [make_run_line(t, "CPU:0", size=n) for t, n in ((1.0, 128), (2.0, 256), (8.0, 512))]
     parts += [make_run_line(t, "GPU:0", size=n) for t, n in ((3.0, 128), (1.0, 256), (1.0, 512))]
     bench = make_bench(make_devices_line("CPU:0", "GPU:0"), *parts)
-    picture = bench_svg(bench)
+    picture = make_bench_svg(bench)
     ET.fromstring(picture)  # noqa: S314 - ours
     for text in (
         "GPU:0 faster from 256",
@@ -342,7 +342,7 @@ def test_picture_shows_axes_bands_and_crossover() -> None:
         "prefers-color-scheme:dark",
     ):
         assert text in picture
-    ET.fromstring(bench_svg(make_bench()))  # noqa: S314 - ours
+    ET.fromstring(make_bench_svg(make_bench()))  # noqa: S314 - ours
 
 
 def test_empty_result_is_said_once_with_a_next_step() -> None:
@@ -353,8 +353,8 @@ def test_empty_result_is_said_once_with_a_next_step() -> None:
 
 def test_limit_is_drawn_only_inside_the_picture() -> None:
     parts = [make_run_line(1e-3 * n, "GPU:0", size=n, flop=2.0 * n**3) for n in (64, 1024, 8192)]
-    with_limit = bench_svg(make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
-    without_limit = bench_svg(make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
+    with_limit = make_bench_svg(make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
+    without_limit = make_bench_svg(make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
     for picture, is_drawn in ((with_limit, True), (without_limit, False)):
         ET.fromstring(picture)  # noqa: S314 - ours
         assert ("the peak of GPU:0 in float32" in picture) is is_drawn

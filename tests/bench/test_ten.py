@@ -10,7 +10,7 @@ import pytest
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
 from tfdoctor.bench import Bench, Interconnect, Watched
-from tfdoctor.render.bench import bench_json, render_bench
+from tfdoctor.render.bench import make_bench_json, render_bench
 
 SIZES = (8, 32, 128)
 TWO = ("GPU:0", "GPU:1")
@@ -186,7 +186,7 @@ def test_analysis_of_each_case(case: BenchCase) -> None:
     else:
         assert entry.why == ()
     assert tuple(finding.code for finding in bench.findings) == case.codes
-    validate(bench_json(bench), "bench")
+    validate(make_bench_json(bench), "bench")
     assert max(map(len, render_bench(bench, verbose=True).splitlines())) <= 80
 
 
@@ -194,7 +194,7 @@ def test_parts_of_a_step_are_reported() -> None:
     (scaling,) = make_case_bench(CASES[0]).scaling
     assert (scaling.compute, scaling.allreduce, scaling.input, scaling.way) == (0.011, 0.038, None, None)
     assert scaling.idle == pytest.approx(0.001)
-    document = bench_json(make_case_bench(CASES[6]))["scaling"][0]
+    document = make_bench_json(make_case_bench(CASES[6]))["scaling"][0]
     assert document["parts"]["input"] == pytest.approx(0.0435)
     assert document["fed"]["speedup"] == pytest.approx(48 / 55)
     (nccl_scaling,) = make_case_bench(CASES[2]).scaling

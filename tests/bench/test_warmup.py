@@ -12,8 +12,8 @@ from cli.planner import validate
 from tfdoctor.bench import compare_runs, describe_first_calls, parse_earlier
 from tfdoctor.errors import Error
 from tfdoctor.render import png
-from tfdoctor.render.bench import bench_json, render_bench
-from tfdoctor.render.bench_svg import bench_svg
+from tfdoctor.render.bench import make_bench_json, render_bench
+from tfdoctor.render.bench_svg import make_bench_svg
 from tfdoctor.render.png import make_png_converter
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_cause_of_a_slow_first_call(
     (run,) = bench.runs
     assert run.compiled == what
     assert run.compiling == pytest.approx(0.09)
-    document = bench_json(bench)
+    document = make_bench_json(bench)
     validate(document, "bench")
     assert document["runs"][0]["compile"]["what"] == list(what)
     assert parse_earlier(json.dumps(document).encode(), "x").runs == bench.runs
@@ -113,8 +113,8 @@ def test_few_disturbed_pieces_are_left_out() -> None:
     assert (bench.disturbance.pieces, bench.disturbance.of, bench.disturbance.much) == (2, 20, False)
     assert bench.findings == ()
     assert "A little disturbed: other programs used up to 50 %" in render_bench(bench)
-    assert [run["disturbed"] for run in bench_json(bench)["runs"]].count(True) == 2
-    old = parse_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
+    assert [run["disturbed"] for run in make_bench_json(bench)["runs"]].count(True) == 2
+    old = parse_earlier(json.dumps(make_bench_json(bench)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = make_pieces_run(0, factor)
         comparison = compare_runs(now, old, "old.json")
@@ -128,14 +128,14 @@ def test_many_disturbed_pieces_disturb_the_run(pieces: int, others: float) -> No
     bench = make_pieces_run(pieces, others=others)
     assert bench.disturbance.much
     assert [finding.code for finding in bench.findings] == ["TFD828"]
-    old = parse_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
+    old = parse_earlier(json.dumps(make_bench_json(bench)).encode(), "old.json")
     now = make_pieces_run(0)
     assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
 
 def test_earlier_file_without_disturbance_count() -> None:
     """The first file format has no count, so any disturbance counts as a disturbed run."""
-    document = bench_json(make_pieces_run(2))
+    document = make_bench_json(make_pieces_run(2))
     del document["disturbance"]
     now = make_pieces_run(0)
     assert compare_runs(now, parse_earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
@@ -149,10 +149,10 @@ def test_png_picture_in_both_styles() -> None:
         paint = make_png_converter()
     except Exception as error:
         pytest.skip(str(error))
-    pictures = [paint(bench_svg(bench, style)) for style in ("light", "dark")]
+    pictures = [paint(make_bench_svg(bench, style)) for style in ("light", "dark")]
     assert all(picture.startswith(b"\x89PNG\r\n\x1a\n") and len(picture) > 10_000 for picture in pictures)
     assert pictures[0] != pictures[1]
-    without_text = bench_svg(bench, "light").replace("<text", "<desc").replace("</text", "</desc")
+    without_text = make_bench_svg(bench, "light").replace("<text", "<desc").replace("</text", "</desc")
     assert len(paint(without_text)) < len(pictures[0])  # the text is drawn
 
 

@@ -19,14 +19,14 @@ from render.test_html import LOG, log_page, make_hostile_page, make_page, verify
 from render.test_html_bench import bench_page
 from tfdoctor.cli.matrix import matrix
 from tfdoctor.compat import Compat
-from tfdoctor.logs.excerpt import excerpt
+from tfdoctor.logs.excerpt import make_excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.plan import Request, recommend
 from tfdoctor.plan.answer_table_builder import list_systems
-from tfdoctor.plan.arguments import address_commands, find_named_card
+from tfdoctor.plan.arguments import add_machine_arguments, find_named_card
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.render.html.log import logs_html
-from tfdoctor.render.plan import recommendation_json
+from tfdoctor.render.html.log import make_logs_html
+from tfdoctor.render.plan import make_recommendation_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def test_every_machine_and_every_log_renders(opened: PageLog) -> None:
     for path in LOGS:
         content = [path.read_bytes()]
         log_report = diagnose_log(content, compat, path.name)
-        page = opened.show(logs_html([(log_report, excerpt(content, log_report))], Redactor()))
+        page = opened.show(make_logs_html([(log_report, make_excerpt(content, log_report))], Redactor()))
         assert page.locator(".verdict").count() == 1
         assert not opened.messages, path
 
@@ -326,10 +326,10 @@ def test_explorer_gives_the_answers_of_recommend(opened: PageLog, explorer: byte
             request = Request(tensorflow=choice.get("tf"), python=choice.get("python"))
             answer = recommend(compat, request, host, nearest=False)
             if system.names_machine:
-                answer = address_commands(
+                answer = add_machine_arguments(
                     answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver")
                 )
-            expected_answer = recommendation_json(answer)
+            expected_answer = make_recommendation_json(answer)
             assert [item["recipe"] for item in displayed["options"]] == [
                 item["recipe"] for item in expected_answer["options"]
             ], choice

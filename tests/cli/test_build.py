@@ -19,7 +19,7 @@ from tfdoctor.environment import precheck
 from tfdoctor.environment.precheck import PrecheckResult
 from tfdoctor.fit import Host
 from tfdoctor.plan import Recipe, Request, recommend
-from tfdoctor.render.build import build_json
+from tfdoctor.render.build import make_build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 BUILD_ANYWHERE = ("build", "--anywhere")
@@ -58,7 +58,7 @@ def test_dry_run_shows_the_plan_and_the_dockerfile(tfdoctor: Tfdoctor, tf: str, 
 def test_built_image_follows_the_schema() -> None:
     option = recommend(Compat.load(), Request("1.14", recipe=Recipe.OFFICIAL), Host()).options[0]
     image = {"id": f"sha256:{'a' * 64}", "tags": ["x:1"], "size_bytes": 12}
-    answer = json.loads(json.dumps(build_json(option, "FROM x\n", image, None)))
+    answer = json.loads(json.dumps(make_build_json(option, "FROM x\n", image, None)))
     validate(answer, "build")
     answer["image"]["id"] = "a" * 12
     with pytest.raises(jsonschema.ValidationError):
@@ -232,7 +232,7 @@ def test_every_form_reports_conflicts_with_the_pins(
 
 
 def test_unreachable_index_is_a_note(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    prediction = PrecheckResult(unknown="the package index was not reached")
+    prediction = PrecheckResult(unknown_reason="the package index was not reached")
     monkeypatch.setattr(precheck, "check_requirements", lambda *_, **__: prediction)
     result = tfdoctor(*BUILD_ANYWHERE, "--tf", "2.15", "--package", "six", "--dry-run")
     assert result.status == 0

@@ -27,15 +27,15 @@ from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.write import Extras
 from tfdoctor.engine.image import render_context
 from tfdoctor.environment.precheck import PrecheckResult
-from tfdoctor.explain import DOCUMENTED_RULES, HEADINGS, lookup, rule_entry
+from tfdoctor.explain import DOCUMENTED_RULES, HEADINGS, find_entries, make_rule_entry
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.arguments import make_plan
-from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged
+from tfdoctor.render.dockerfile import make_dockerfile_json, render_dockerfile_report
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import Rule
-from tfdoctor.rules.retired import RETIRED
+from tfdoctor.rules.retired import RETIRED_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,9 @@ def test_findings_have_evidence_and_errors_a_remedy(case: DockerfileCase) -> Non
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_text_fits_the_terminal(width: int) -> None:
     for case in CASES:
-        for line in render_judged(make_report(case.text, dict(case.files)), width=width).splitlines():
+        for line in render_dockerfile_report(
+            make_report(case.text, dict(case.files)), width=width
+        ).splitlines():
             command = line.startswith("          ") or "tfdoctor explain" in line
             assert command or len(line) <= width or " " not in line.strip()
             assert line == line.rstrip()
@@ -149,9 +151,9 @@ def test_successors_of_retired_rules_check_dockerfiles() -> None:
     reported = {
         finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings
     }
-    for retired in RETIRED:
+    for retired in RETIRED_RULES:
         if retired.code.startswith("TFD5"):
-            assert reported.intersection(retired.by), retired.code
+            assert reported.intersection(retired.successors), retired.code
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -172,11 +174,11 @@ def test_dockerfile_rules_are_documented(rule: DockerfileRule) -> None:
     assert module.__name__ == f"tfdoctor.dockerfile.checks.{rule.name.replace('-', '_')}"
     assert module.RULE is rule
     assert re.fullmatch(r"TFD5\d\d", rule.code)
-    assert [section.heading for section in rule_entry(rule).sections] == list(HEADINGS)
+    assert [section.heading for section in make_rule_entry(rule).sections] == list(HEADINGS)
     headings = re.findall(r"^(\S[^\n]*)\n(-+)$", module.__doc__ or "", re.MULTILINE)
     assert all(len(heading) == len(line) for heading, line in headings)
-    assert all(len(section.text) > 20 for section in rule_entry(rule).sections)
-    assert [entry.code for entry in lookup(rule.code).rules] == [rule.code]
+    assert all(len(section.text) > 20 for section in make_rule_entry(rule).sections)
+    assert [entry.code for entry in find_entries(rule.code).rules] == [rule.code]
 
 
 def test_codes_and_names_are_unique() -> None:
@@ -398,8 +400,8 @@ def test_files_outside_the_folder_are_not_read(tmp_path: Path) -> None:
 def test_control_characters_are_removed() -> None:
     text = "FROM python:3.11\nRUN pip install 'tensorflow==2.15.1' && apt-get update\nENV CUDA_VISIBLE_DEVICES=-1\n"
     hostile = make_report(text.replace("python:3.11", "nvidia/cuda:\x1b]0;title\x07\x1b[31m9.0\u202e"))
-    assert "\x1b" not in render_judged(hostile)
-    assert "\u202e" not in render_judged(hostile)
+    assert "\x1b" not in render_dockerfile_report(hostile)
+    assert "\u202e" not in render_dockerfile_report(hostile)
 
 
 # ---------------------------------------------------------------- hostile files
@@ -440,7 +442,7 @@ def test_any_text_is_checked(lines: list[str]) -> None:
     report = check_dockerfile("\n".join(lines), Compat.load(), read=lambda name: name)
     if report is not None:
         jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(make_dockerfile_json(report))))
-        render_judged(report, width=40)
+        render_dockerfile_report(report, width=40)
 
 
 @pytest.mark.few(5)
@@ -536,7 +538,7 @@ def test_conflict_reported_by_the_index_is_an_error() -> None:
 
 def test_unreachable_index_is_no_error() -> None:
     report, _ = check_with_index(
-        TWO_REQUIREMENTS, PrecheckResult(unknown="the package index was not reached")
+        TWO_REQUIREMENTS, PrecheckResult(unknown_reason="the package index was not reached")
     )
     assert codes(report) == set()
     assert report.verdict.gpu_usable is True

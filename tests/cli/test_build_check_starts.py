@@ -96,7 +96,7 @@ def test_build_section_is_read() -> None:
         {"A": "1"},
     )
     assert parse_service("build: .").dockerfile == "./Dockerfile"
-    assert parse_service('build: {dockerfile_inline: "FROM x"}').inline == "FROM x"
+    assert parse_service('build: {dockerfile_inline: "FROM x"}').dockerfile_text == "FROM x"
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "services: 3", "services: {}", "- a", "[" * 5000, "a: &a [*a]"])

@@ -17,7 +17,7 @@ import yaml
 from cli.planner import Tfdoctor
 from tfdoctor.cli import build_emit
 from tfdoctor.dockerfile.folder import FILE_DESCRIPTIONS
-from tfdoctor.engine import EngineError, RegistryAnswer
+from tfdoctor.engine import EngineError, RegistryReply
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -461,11 +461,11 @@ def test_sbom(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
 
 def test_pin_names_the_base_by_its_digest(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
-        RegistryAnswer("x", "there", DIGEST, ""),
-        RegistryAnswer("x", "there", None, ""),
-        RegistryAnswer("x", "unreachable", None, "the registry x does not answer: no network"),
+        RegistryReply("x", "there", DIGEST, ""),
+        RegistryReply("x", "there", None, ""),
+        RegistryReply("x", "unreachable", None, "the registry x does not answer: no network"),
     ]
-    monkeypatch.setattr("tfdoctor.engine.ask_registry", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr("tfdoctor.engine.query_registry", lambda *_, **__: answers.pop(0))
     text = tfdoctor(*BUILD_215, "--pin", "--print").out
     assert f"\nFROM python:3.11-slim-bookworm@{DIGEST}\n" in text
     assert f'org.opencontainers.image.base.digest="{DIGEST}"' in text

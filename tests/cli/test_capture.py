@@ -75,9 +75,9 @@ def compat() -> Compat:
 def test_redaction_keeps_the_verdict(host: Path) -> None:
     captured = record_system(RecordedSystem(host), compat(), python=None, timeout=10, local=False)
     assert captured.differences == ()
-    files = {name: content for name, content in captured.files.items() if name != archive.MANIFEST}
+    files = {name: content for name, content in captured.files.items() if name != archive.MANIFEST_FILE}
     second = record_system(RecordedSystem(files), compat(), python=None, timeout=10, local=False)
-    assert {name: content for name, content in second.files.items() if name != archive.MANIFEST} == files
+    assert {name: content for name, content in second.files.items() if name != archive.MANIFEST_FILE} == files
 
 
 def test_capture_has_the_verdict_of_the_machine(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.completion import FILES, SCRIPTS, Shell, candidates
+from tfdoctor.cli.completion import FILES_MARKER, SCRIPTS, Shell, list_completions
 from tfdoctor.cli.main import COMMANDS, command_line
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
@@ -31,13 +31,13 @@ MAX_COMPLETION_S = 0.5
 
 def complete_line(line: str) -> list[str]:
     """Return the completions of the last word of a line."""
-    return [word for word, _ in candidates(line.split(" "))]
+    return [word for word, _ in list_completions(line.split(" "))]
 
 
 def test_command_names_are_completed() -> None:
     assert complete_line("") == list(COMMANDS)
     assert complete_line("re") == complete_line("help re") == ["recommend", "report"]
-    assert candidates(["che"]) == [("check", COMMANDS["check"])]
+    assert list_completions(["che"]) == [("check", COMMANDS["check"])]
     assert complete_line("--v") == ["--version"]
     assert complete_line("nonsense ") == []
 
@@ -52,7 +52,7 @@ def test_every_option_is_completed(name: str) -> None:
         if word.startswith("--")
     }
     assert set(complete_line(f"{name} --")) == {*options, "--help"}
-    assert all(text for _, text in candidates([name, "--"]))
+    assert all(text for _, text in list_completions([name, "--"]))
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_every_option_is_completed(name: str) -> None:
         ("check --deep --fail", ["--fail-on"]),
         ("check --fail-on never --de", ["--deep"]),
         ("check --timeout ", []),
-        ("check ", [FILES]),
+        ("check ", [FILES_MARKER]),
         ("check env ", []),
-        ("check --facts ", [FILES]),
-        ("check --facts=", [f"--facts={FILES}"[8:]]),
-        ("diagnose a.log b", [FILES]),
+        ("check --facts ", [FILES_MARKER]),
+        ("check --facts=", [f"--facts={FILES_MARKER}"[8:]]),
+        ("diagnose a.log b", [FILES_MARKER]),
         ("install --installer u", ["uv"]),
         ("parse nvc", ["nvcc"]),
-        ("parse nvcc ", [FILES]),
+        ("parse nvcc ", [FILES_MARKER]),
         ("run --fail-on n", ["never"]),
-        ("run python --fail-on ", [FILES]),
-        ("run -- pyth", [FILES]),
+        ("run python --fail-on ", [FILES_MARKER]),
+        ("run -- pyth", [FILES_MARKER]),
         ("verify ", []),
         ("completion ", ["bash", "zsh", "fish"]),
         ("explain libs-not-", ["libs-not-installed", "libs-not-on-path"]),
@@ -101,7 +101,7 @@ def test_every_offered_gpu_name_is_found() -> None:
     for name, description in offered:
         assert re.fullmatch(r"[\w.+-]+", name), name
         card = find_named_card(compat, name)
-        assert description.split()[-1] in (card.capability, *card.others)
+        assert description.split()[-1] in (card.capability, *card.other_capabilities)
     assert ("rtx-4090", "compute capability 8.9") in completion_values.gpus("rtx-40")
     assert ("RTX 4090", "compute capability 8.9") in completion_values.gpus("RTX 40")
 

@@ -17,11 +17,11 @@ import pytest
 from tfdoctor.cli.fix import codes_of
 from tfdoctor.cli.startup import run
 from tfdoctor.errors import UsageError
-from tfdoctor.explain import DOCUMENTED_RULES, Explanation, catalogue, lookup
+from tfdoctor.explain import DOCUMENTED_RULES, Explanation, find_entries, list_entries
 from tfdoctor.findings import Cause
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.render.explain import explanation_json, render_explanation
-from tfdoctor.rules.retired import RetiredRule, current_codes
+from tfdoctor.render.explain import make_explanation_json, render_explanation
+from tfdoctor.rules.retired import RetiredRule, find_current_codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def codes(entries: Sequence[Any]) -> list[str]:
 
 
 def test_catalogue_has_every_rule_and_cause_once() -> None:
-    everything = catalogue()
+    everything = list_entries()
     assert codes(everything.rules) == sorted(rule.code for rule in DOCUMENTED_RULES)
     assert [entry.cause for entry in everything.causes] == list(Cause)
     assert all(section.text for rule in everything.rules for section in rule.sections)
@@ -60,7 +60,7 @@ def test_every_cause_has_a_meaning() -> None:
 @pytest.mark.few(50)
 def test_every_page_has_a_next_command(query: str) -> None:
     for whole in (False, True):
-        text = render_explanation(lookup(query), whole=whole)
+        text = render_explanation(find_entries(query), whole=whole)
         assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
     assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
 
@@ -76,18 +76,21 @@ MESSAGES = sorted(
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one[0][:40] if isinstance(one, tuple) else "")
 def test_every_known_message_has_a_page(message: tuple[str, tuple[Cause, ...], str | None]) -> None:
     line, causes, benign = message
-    explanation = lookup(line)
+    explanation = find_entries(line)
     assert explanation.rules or explanation.causes
     assert benign or causes
 
 
-@pytest.mark.parametrize("cause", [cause for cause in Cause if not lookup(cause.value).rules])
+@pytest.mark.parametrize("cause", [cause for cause in Cause if not find_entries(cause.value).rules])
 def test_commands_can_be_copied(cause: Cause) -> None:
     """Continue a long command on the next line as a shell does, and break no quoted string."""
     commands = [
-        line for entry in lookup(cause.value).causes for remedy in entry.remedies for line in remedy.commands
+        line
+        for entry in find_entries(cause.value).causes
+        for remedy in entry.remedies
+        for line in remedy.commands
     ]
-    text = render_explanation(lookup(cause.value), width=60)
+    text = render_explanation(find_entries(cause.value), width=60)
     lines = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
     for command in commands:
         assert " ".join(command.split()) in lines, text
@@ -95,18 +98,18 @@ def test_commands_can_be_copied(cause: Cause) -> None:
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
 def test_code_finds_the_rule(query: str) -> None:
-    explanation = lookup(query)
+    explanation = find_entries(query)
     assert codes(explanation.rules) == ["TFD203"]
     assert [entry.cause for entry in explanation.causes] == [Cause.LIBS_NOT_ON_PATH]
 
 
 @pytest.mark.parametrize("query", ["libs-not-on-path", "libs_not_on_path", "LIBS-NOT-ON-PATH"])
 def test_name_of_a_rule_and_a_cause_gives_the_rule(query: str) -> None:
-    assert codes(lookup(query).rules) == ["TFD203"]
+    assert codes(find_entries(query).rules) == ["TFD203"]
 
 
 def test_cause_lists_all_its_rules() -> None:
-    explanation = lookup("inconclusive")
+    explanation = find_entries("inconclusive")
     assert [entry.cause for entry in explanation.causes] == [Cause.INCONCLUSIVE]
     expected = [
         rule.code
@@ -117,7 +120,7 @@ def test_cause_lists_all_its_rules() -> None:
 
 
 def test_cause_without_a_rule() -> None:
-    explanation = lookup("libs-unlisted")
+    explanation = find_entries("libs-unlisted")
     assert not explanation.rules
     assert "does not say which" in render_explanation(explanation, width=200)
 
@@ -140,7 +143,7 @@ def test_cause_without_a_rule() -> None:
     ],
 )
 def test_message_finds_its_page(words: str, code: str) -> None:
-    explanation = lookup(words)
+    explanation = find_entries(words)
     found_codes = codes(explanation.rules) or [entry.cause.data.code for entry in explanation.causes]
     assert found_codes[0] == code
     assert explanation.query == words
@@ -154,7 +157,7 @@ def test_query_needs_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_every_page_has_a_remedy(cause: Cause) -> None:
     for query in (cause.value, cause.data.code):
-        text = render_explanation(lookup(query), width=200)
+        text = render_explanation(find_entries(query), width=200)
         _, heading, remedy = text.partition("What to do\n")
         assert heading
         assert remedy.strip()
@@ -171,7 +174,7 @@ def test_every_page_has_a_remedy(cause: Cause) -> None:
 )
 def test_unknown_query_suggests_similar_names(query: str, near: str) -> None:
     with pytest.raises(UsageError) as error:
-        lookup(query)
+        find_entries(query)
     assert near in error.value.hint
     assert query in error.value.message
 
@@ -179,14 +182,14 @@ def test_unknown_query_suggests_similar_names(query: str, near: str) -> None:
 @pytest.mark.parametrize("query", ["", "999", "x", "\x1b[31m", "é" * 500, "../../etc/passwd"])
 def test_nonsense_is_refused(query: str) -> None:
     with pytest.raises(UsageError) as error:
-        lookup(query)
+        find_entries(query)
     assert "lists every code" in error.value.hint
     assert len(error.value.message) < 400
 
 
 @cache
 def list_explanations() -> tuple[Explanation, ...]:
-    return (catalogue(), *(lookup(query) for query in QUERIES))
+    return (list_entries(), *(find_entries(query) for query in QUERIES))
 
 
 @pytest.mark.few(3)
@@ -205,7 +208,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_colour_changes_nothing_but_colour() -> None:
     import re
 
-    explanation = lookup("TFD101")
+    explanation = find_entries("TFD101")
     coloured = render_explanation(explanation, colour=True)
     assert "\x1b[1m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_explanation(explanation)
@@ -290,21 +293,24 @@ RETIRED_RULES = (
 
 
 def test_retired_codes_lead_to_their_successors() -> None:
-    assert current_codes("TFD203", RETIRED_RULES) == ("TFD203",)
+    assert find_current_codes("TFD203", RETIRED_RULES) == ("TFD203",)
     assert (
-        current_codes("TFD298", RETIRED_RULES)
-        == current_codes("TFD299", RETIRED_RULES)
+        find_current_codes("TFD298", RETIRED_RULES)
+        == find_current_codes("TFD299", RETIRED_RULES)
         == ("TFD203", "TFD201")
     )
-    assert current_codes("TFD699", RETIRED_RULES) == ()
-    cycle = (replace(RETIRED_RULES[0], by=("TFD299",)), replace(RETIRED_RULES[1], by=("TFD298",)))
+    assert find_current_codes("TFD699", RETIRED_RULES) == ()
+    cycle = (
+        replace(RETIRED_RULES[0], successors=("TFD299",)),
+        replace(RETIRED_RULES[1], successors=("TFD298",)),
+    )
     with pytest.raises(ValueError, match="TFD298 → TFD299 → TFD298"):
-        current_codes("TFD298", cycle)
+        find_current_codes("TFD298", cycle)
 
 
 @pytest.mark.parametrize("query", ["TFD298", "298", "old-paths"])
 def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
-    explanation = lookup(query, retired=RETIRED_RULES)
+    explanation = find_entries(query, retired=RETIRED_RULES)
     assert codes(explanation.rules) == ["TFD201", "TFD203"]
     assert explanation.retired is RETIRED_RULES[0]
     text = " ".join(render_explanation(explanation).split())
@@ -313,11 +319,11 @@ def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
     )
     assert "TFD201 and TFD203 tell it now." in text
     assert "LD_LIBRARY_PATH" in text  # and the text of those rules
-    assert explanation_json(explanation)["rules"][0]["code"] == "TFD201"
+    assert make_explanation_json(explanation)["rules"][0]["code"] == "TFD201"
 
 
 def test_retired_code_without_successor() -> None:
-    explanation = lookup("TFD699", retired=RETIRED_RULES)
+    explanation = find_entries("TFD699", retired=RETIRED_RULES)
     assert explanation.rules == explanation.causes == explanation.related == ()
     text = " ".join(render_explanation(explanation).split())
     assert "There is no CUDA for Solaris. Nothing reports it now." in text
@@ -334,12 +340,12 @@ def test_fix_replaces_retired_codes() -> None:
 
 def test_current_name_has_precedence_over_a_retired_one() -> None:
     same_name = (replace(RETIRED_RULES[0], name="libs-not-on-path"),)
-    assert codes(lookup("TFD203", retired=same_name).rules) == ["TFD203"]
-    assert lookup("TFD203", retired=same_name).retired is None
+    assert codes(find_entries("TFD203", retired=same_name).rules) == ["TFD203"]
+    assert find_entries("TFD203", retired=same_name).retired is None
 
 
 @pytest.mark.parametrize("asked", ["memory", "TFD826", "why does tensorflow take all of the gpu memory"])
 def test_question_about_memory_finds_the_page(asked: str) -> None:
-    page = render_explanation(lookup(asked), whole=False)
+    page = render_explanation(find_entries(asked), whole=False)
     assert "takes nearly all free memory" in page
     assert "    export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in page

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tfdoctor.cli import check
-from tfdoctor.cli.fast_parser import FLAGS, VALUES, parse_check
+from tfdoctor.cli.fast_parser import PARAMETER_BY_FLAG, VALUE_OPTIONS, parse_check
 from tfdoctor.cli.main import command_line
 
 CHECK = command_line().commands["check"]
@@ -25,7 +25,7 @@ SAMPLES = {
     "--fail-on": ["error", "warning", "never"],
 }
 OPTION_SAMPLES = [
-    *([flag] for flag in FLAGS),
+    *([flag] for flag in PARAMETER_BY_FLAG),
     *([option, value] for option, values in SAMPLES.items() for value in values),
 ]
 
@@ -61,7 +61,7 @@ def test_options_equal_those_of_typer(words, monkeypatch):
 def test_every_option_is_covered():
     options = [param for param in CHECK.params if param.param_type_name == "option"]
     names = {name for option in options for name in option.opts} - {"--help", "-h"}
-    assert names == FLAGS.keys() | VALUES.keys() | TYPER_OPTIONS
+    assert names == PARAMETER_BY_FLAG.keys() | VALUE_OPTIONS.keys() | TYPER_OPTIONS
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.environment import selection
 from tfdoctor.environment.interpreters import Interpreter
 from tfdoctor.environment.smoke_test import is_intact
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.probes import machine as machine_probe
 from tfdoctor.render.install import render_installed
 from tfdoctor.report.diagnose import diagnose
@@ -258,7 +258,9 @@ def test_venv_hint_depends_on_the_distribution(
     machine = dataclasses.replace(
         machine_probe.probe(LiveSystem()), distribution_id=distribution, distribution_like=like, root=root
     )
-    error = selection._make_venv_error(Interpreter("/usr/bin/python3", "3.11.2", "/usr", venv=False), machine)
+    error = selection._make_venv_error(
+        Interpreter("/usr/bin/python3", "3.11.2", "/usr", can_create_venv=False), machine
+    )
     assert error.hint.startswith(hint)
 
 
@@ -336,10 +338,10 @@ def test_unreachable_index_is_an_error(index: Index, tmp_path: Path) -> None:
 def test_problems_of_the_machine_are_no_failed_install(host: str, right: bool) -> None:
     system = RecordedSystem(Path(__file__).resolve().parents[1] / "hosts" / host)
     compat = Compat.load()
-    report = diagnose(survey(system, compat), compat)
+    report = diagnose(run_probes(system, compat), compat)
     assert is_intact(report) is right
     if right and report.verdict.gpu_usable is not True:
-        text = render_installed("env", report, right=True, verbose=False)
+        text = render_installed("env", report, is_correct=True, verbose=False)
         assert "What is wrong on this machine: " in text
 
 

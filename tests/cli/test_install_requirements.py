@@ -25,7 +25,7 @@ from cli.installing import (
 from cli.planner import Tfdoctor, validate
 from tfdoctor.cli import install as command
 from tfdoctor.environment.install import InstallRequest, list_locked_lines
-from tfdoctor.environment.resolution import PipResolution
+from tfdoctor.environment.resolution import ResolvedPackages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,8 +182,8 @@ def run_dry_run(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the resolution of the requirements, which other tests cover."""
 
-    def keep_locked(making: InstallRequest) -> PipResolution:
-        return PipResolution(list_locked_lines(making.locks.tensorflow))
+    def keep_locked(making: InstallRequest) -> ResolvedPackages:
+        return ResolvedPackages(list_locked_lines(making.locks.tensorflow))
 
     monkeypatch.setattr(command, "resolve_requirements", keep_locked)
 

@@ -21,7 +21,13 @@ from tfdoctor.plan.release_sheet import (
     get_problem_code,
     make_sheet,
 )
-from tfdoctor.render.matrix import markdown_rows, markdown_sheet, render_gpus, render_rows, render_sheet
+from tfdoctor.render.matrix import (
+    render_gpus,
+    render_markdown_rows,
+    render_markdown_sheet,
+    render_rows,
+    render_sheet,
+)
 from tfdoctor.rules import ALL_RULES, known_problem
 
 COMPAT = Compat.load()
@@ -239,9 +245,9 @@ def test_every_release_has_a_sheet(version: str) -> None:
         assert problem.id in {known_problem.id for known_problem in COMPAT.problems}
         assert get_problem_code(problem) in text
     assert release_sheet.row.release.gpu or "without GPU code" in text
-    markdown = markdown_sheet(release_sheet, as_of=COMPAT.as_of)
+    markdown = render_markdown_sheet(release_sheet, as_of=COMPAT.as_of)
     assert markdown.startswith(f"# {release_sheet.row.release.package} {version}\n")
-    assert len(release_sheet.others) + 1 == len(rows)
+    assert len(release_sheet.other_rows) + 1 == len(rows)
 
 
 def test_colour_changes_nothing_but_colour() -> None:
@@ -260,7 +266,7 @@ def test_output_fits_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_markdown_is_one_table() -> None:
-    lines = markdown_rows(select_rows(COMPAT)).splitlines()
+    lines = render_markdown_rows(select_rows(COMPAT)).splitlines()
     assert {line.count("|") for line in lines} == {11}
     assert "| 2.21.0 |" in "\n".join(lines)
 

@@ -16,11 +16,11 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Card, Host
+from tfdoctor.fit import Gpu, Host
 from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.plan.arguments import make_plan
 from tfdoctor.render.paragraphs import Page
-from tfdoctor.render.plan import render_recommendation, show_option, size_text
+from tfdoctor.render.plan import format_bytes, print_option, render_recommendation
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 ADA_MACHINE = ("--gpu", "RTX 4090", "--driver", "530.30.02")
@@ -178,7 +178,9 @@ def test_invalid_request_is_refused(tfdoctor: Tfdoctor, args: tuple[str, ...], w
 def list_commands(answer: Any) -> set[str]:
     """Return the commands of all options and of the nearest alternatives."""
     options = list(answer.options)
-    options += [alternative.option for alternative in (answer.conflict.nearest if answer.conflict else ())]
+    options += [
+        alternative.option for alternative in (answer.conflict.suggestions if answer.conflict else ())
+    ]
     return {command for option in options for command in option.commands}
 
 
@@ -187,8 +189,8 @@ def list_commands(answer: Any) -> set[str]:
 def test_output_fits_the_width_except_commands(width: int, verbose: bool) -> None:
     compat = Compat.load()
     for tensorflow, host in (
-        (None, Host(cards=(Card("GeForce RTX 3060", "8.6"),), driver="550.54.14")),
-        ("1.14", Host(cards=(Card("GeForce RTX 4090", "8.9"),))),
+        (None, Host(cards=(Gpu("GeForce RTX 3060", "8.6"),), driver="550.54.14")),
+        ("1.14", Host(cards=(Gpu("GeForce RTX 4090", "8.9"),))),
         ("2.16.1", Host()),
     ):
         answer = recommend(compat, Request(tensorflow=tensorflow), host)
@@ -208,11 +210,11 @@ def test_output_fits_the_width_except_commands(width: int, verbose: bool) -> Non
 
 
 def test_control_characters_of_names_are_removed() -> None:
-    card = Card("\x1b[31mRTX\u202e 3060\n\x07", "8.6")
+    card = Gpu("\x1b[31mRTX\u202e 3060\n\x07", "8.6")
     answer = recommend(Compat.load(), Request(base="x"), Host(cards=(card,), driver="550"))
     assert is_clean(render_recommendation(answer, verbose=True))
     page = Page(80, coloured=False)
-    show_option(page, answer.options[0], whole=True)
+    print_option(page, answer.options[0], whole=True)
     assert is_clean(page.text)
 
 
@@ -221,14 +223,14 @@ def test_control_characters_of_names_are_removed() -> None:
     [(0, "0 kB"), (1500, "2 kB"), (130_000_000, "130 MB"), (6_100_000_000, "6.1 GB"), (-1, "0 kB")],
 )
 def test_size_text(count: int, text: str) -> None:
-    assert size_text(count) == text
+    assert format_bytes(count) == text
 
 
 def test_newest_supported_capability_is_named() -> None:
     """Name the newest compute capability that the release supports if no GPU is known."""
     text = render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), Host()))
     assert "1 the libraries of CUDA 10.0 end at compute capability 7.5" in " ".join(text.split())
-    turing = Host(cards=(Card("Tesla T4", "7.5"),))
+    turing = Host(cards=(Gpu("Tesla T4", "7.5"),))
     assert "end at" not in render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), turing))
 
 
@@ -250,15 +252,15 @@ def test_commands_have_the_machine_options(tfdoctor: Tfdoctor, card: str, driver
 
 
 def test_footnotes_belong_to_the_releases() -> None:
-    answer = recommend(Compat.load(), Request(), Host(cards=(Card("GeForce RTX 5090", "12.0"),)))
+    answer = recommend(Compat.load(), Request(), Host(cards=(Gpu("GeForce RTX 5090", "12.0"),)))
     text = render_recommendation(answer)
     releases = re.findall(r"^([✓!]) (\S+) .*?((?:\d, )*\d)$", text, re.MULTILINE)
     notes = re.findall(r"^  (\d)  ", text, re.MULTILINE)
     assert len(releases) == 3
     assert sorted({number for _, _, numbers in releases for number in numbers.split(", ")}) == notes
     for option, (sign, release, numbers) in zip(answer.options, releases, strict=False):
-        assert (sign == "!", release) == (bool(option.serious), option.tensorflow)
-        assert len(numbers.split(", ")) >= option.serious
+        assert (sign == "!", release) == (bool(option.serious_count), option.tensorflow)
+        assert len(numbers.split(", ")) >= option.serious_count
     for width in (70, 80, 120):
         wide = render_recommendation(answer, width=width)
         assert all(len(line) <= width for line in wide.splitlines())
@@ -267,11 +269,11 @@ def test_footnotes_belong_to_the_releases() -> None:
 
 def test_old_driver_is_the_reason() -> None:
     """Ignore problems of releases that the user did not request."""
-    host = Host(cards=(Card("GeForce RTX 4090", "8.9"),), driver="470.82")
+    host = Host(cards=(Gpu("GeForce RTX 4090", "8.9"),), driver="470.82")
     text = " ".join(render_recommendation(recommend(Compat.load(), Request(), host)).split())
     assert re.findall("Why (.{20})", text) == ["driver 470.82 is old"]
 
 
 def test_reasons_of_a_release_are_one_sentence() -> None:
-    answer = recommend(Compat.load(), Request(), Host(cards=(Card("GeForce RTX 5090", "12.0"),)))
+    answer = recommend(Compat.load(), Request(), Host(cards=(Gpu("GeForce RTX 5090", "12.0"),)))
     assert ".;" not in render_recommendation(answer, verbose=True)

@@ -16,10 +16,10 @@ from tfdoctor.cli.capture import record_system
 from tfdoctor.cli.report import report
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.findings import Evidence, Report
-from tfdoctor.render.markdown import code, fence_lines, words
-from tfdoctor.render.report_markdown import LIMIT, report_markdown
+from tfdoctor.render.markdown import escape_prose, fence_lines, format_code_span
+from tfdoctor.render.report_markdown import MAX_COMMENT_CHARS, make_report_markdown
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -38,7 +38,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def make_report(name: str) -> Report:
     compat = Compat.load()
-    return diagnose(survey(RecordedSystem(HOSTS / name), compat), compat)
+    return diagnose(run_probes(RecordedSystem(HOSTS / name), compat), compat)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_report_has_the_facts_for_maintainers(name: str, parts: tuple[str, ...])
 )
 def test_report_of_every_recording(folder: Path) -> None:
     compat = Compat.load()
-    text = report_markdown(
+    text = make_report_markdown(
         record_system(RecordedSystem(folder), compat, python=None, timeout=10, local=False).report
     )
     assert text.startswith("**")
-    assert len(text) <= LIMIT
+    assert len(text) <= MAX_COMMENT_CHARS
     assert re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text) is None
 
 
@@ -87,8 +87,8 @@ def test_long_report_is_truncated() -> None:
     facts = dataclasses.replace(
         host_report.facts, environment=dataclasses.replace(host_report.facts.environment, variables=variables)
     )
-    text = report_markdown(dataclasses.replace(host_report, facts=facts))
-    assert len(text) <= LIMIT
+    text = make_report_markdown(dataclasses.replace(host_report, facts=facts))
+    assert len(text) <= MAX_COMMENT_CHARS
     assert "more lines were cut" in text
     assert text.count("<details>") == text.count("</details>") > 0
     assert "Made by `tfdoctor report`" in text
@@ -102,7 +102,7 @@ def test_hostile_text_is_escaped() -> None:
         dataclasses.replace(f, title=hostile, explanation=hostile, evidence=(Evidence(hostile, hostile),))
         for f in host_report.findings
     )
-    text = report_markdown(dataclasses.replace(host_report, findings=findings))
+    text = make_report_markdown(dataclasses.replace(host_report, findings=findings))
     outside, open_fence = [], ""
     for line in text.split("\n"):
         fence = re.match(r"`{3,}", line)
@@ -121,9 +121,9 @@ def test_hostile_text_is_escaped() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_is_quoted(text: str) -> None:
-    assert code(text).count("`") in (0, 2)
-    assert re.search(r"(?<!\\)\|", code(text)) is None
-    assert not re.search(r"[<>](?!!--|--)|\n", words(text).replace("<!-- -->", ""))
+    assert format_code_span(text).count("`") in (0, 2)
+    assert re.search(r"(?<!\\)\|", format_code_span(text)) is None
+    assert not re.search(r"[<>](?!!--|--)|\n", escape_prose(text).replace("<!-- -->", ""))
     lines = fence_lines([text])
     assert lines[0].removesuffix("text") == lines[-1]
     assert not any(line.strip() == lines[-1] for line in lines[1:-1])

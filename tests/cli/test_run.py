@@ -559,7 +559,7 @@ def test_skipped_output_is_counted_and_its_end_read(monkeypatch: pytest.MonkeyPa
         analyst.take(2, FAILURE_LOG.encode())
         assert analyst._size <= MAX_QUEUED_BYTES
         os.kill(analyst._pid, signal.SIGCONT)
-        answer = analyst.answer()
+        answer = analyst.wait_for_answer()
     finally:
         analyst.kill()
     assert answer is not None

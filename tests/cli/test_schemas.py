@@ -13,10 +13,10 @@ import pytest
 
 from recorded import load_report
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
-from tfdoctor.render.report import report_json
-from tfdoctor.render.verify import verification_json
+from tfdoctor.render.report import make_report_json
+from tfdoctor.render.verify import make_verification_json
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.system import RecordedSystem
@@ -68,7 +68,7 @@ def test_shared_definitions_are_equal() -> None:
 @pytest.mark.parametrize("cause", [None, Cause.NO_NVIDIA_RUNTIME])
 def test_verification_follows_the_schema(cause: Cause | None) -> None:
     report = diagnose(
-        survey(RecordedSystem(ROOT / "tests" / "hosts" / "docker-without-toolkit"), Compat.load()),
+        run_probes(RecordedSystem(ROOT / "tests" / "hosts" / "docker-without-toolkit"), Compat.load()),
         Compat.load(),
     )
     status = "passed" if cause is None else "failed"
@@ -84,7 +84,7 @@ def test_verification_follows_the_schema(cause: Cause | None) -> None:
         access="--gpus all",
     )
     assert report.findings
-    answer = json.loads(json.dumps(verification_json(verification)))
+    answer = json.loads(json.dumps(make_verification_json(verification)))
     validate(answer, "verify")
     answer["stages"][0]["name"] = "start"
     with pytest.raises(jsonschema.ValidationError):
@@ -119,7 +119,7 @@ def test_check_on_this_machine() -> None:
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 @pytest.mark.few(40)
 def test_check_on_a_recorded_machine(host: Path) -> None:
-    answer = json.loads(json.dumps(report_json(load_report(host))))
+    answer = json.loads(json.dumps(make_report_json(load_report(host))))
     validate(answer, "check")
     assert answer["outcomes"]["crashed"] == 0
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from tfdoctor.causes.codes import CLUSTER
-from tfdoctor.cluster import ClusterAnswer, evaluate_cluster, merge_clusters, parse_cluster
-from tfdoctor.cluster.addresses import is_local, parse_address
-from tfdoctor.cluster.faults import FAULTS
+from tfdoctor.cluster import ClusterEvaluation, evaluate_cluster, merge_clusters, parse_cluster
+from tfdoctor.cluster.addresses import is_local_host, parse_address
+from tfdoctor.cluster.faults import CLUSTER_FAULTS
 from tfdoctor.examine.network import find_proxy
-from tfdoctor.facts.network import Listening, Proxy, Reached
-from tfdoctor.render.cluster import cluster_json, render_cluster
+from tfdoctor.facts.network import ConnectionResult, ListeningPorts, Proxy
+from tfdoctor.render.cluster import make_cluster_json, render_cluster
 from tfdoctor.system import LiveSystem
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "cluster"
-LOCAL_STATE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
+LOCAL_STATE = ListeningPorts(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
 
 
-def evaluate_texts(*texts: str, python: bool = False, source: str = "text") -> list[ClusterAnswer]:
-    specs = [parse_cluster(text, source, python=python) for text in texts]
+def evaluate_texts(*texts: str, python: bool = False, source: str = "text") -> list[ClusterEvaluation]:
+    specs = [parse_cluster(text, source, is_python=python) for text in texts]
     return [evaluate_cluster(cluster, name) for name, cluster in merge_clusters(specs)]
 
 
@@ -104,8 +104,8 @@ def test_local_addresses_are_recognized() -> None:
         "::ffff:127.0.0.1",
         "x.localhost",
     )
-    assert all(map(is_local, addresses))
-    assert not any(map(is_local, ("localhost2", "10.0.0.1", "128.0.0.1", "local", "::2")))
+    assert all(map(is_local_host, addresses))
+    assert not any(map(is_local_host, ("localhost2", "10.0.0.1", "128.0.0.1", "local", "::2")))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_programs_with_different_addresses() -> None:
 )  # fmt: skip
 def test_program_is_parsed_but_not_run(text: str, cluster: Any) -> None:
     (answer,) = evaluate_texts(text, python=True)
-    assert answer.written.shown == cluster
+    assert answer.specification.raw_cluster == cluster
     known = "FLAGS" not in text and cluster is not None
     assert bool(answer.notes) is not known
 
@@ -252,18 +252,21 @@ def test_recursive_assignment_terminates() -> None:
 
 # ---------------------------------------------------------------- observed state
 
-TWO = parse_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").written[0]
+TWO = parse_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").specifications[0]
 
 
 def test_own_task_and_its_listener_are_found() -> None:
     answer = evaluate_cluster(TWO, "env", listening=LOCAL_STATE)
-    assert [(member.self, member.listening) for member in answer.members] == [(True, True), (False, None)]
+    assert [(member.is_self, member.is_listening) for member in answer.members] == [
+        (True, True),
+        (False, None),
+    ]
     assert answer.notes
     assert not answer.faults
 
 
 def test_address_of_another_machine_is_a_fault() -> None:
-    cluster = parse_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
+    cluster = parse_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").specifications[0]
     assert [fault.name for fault in evaluate_cluster(cluster, "env", listening=LOCAL_STATE).faults] == [
         "wrong-self-address"
     ]
@@ -273,8 +276,8 @@ def test_address_of_another_machine_is_a_fault() -> None:
 
 def test_unreachable_tasks_are_counted() -> None:
     text = config({"worker": [f"127.0.0.1:{20000 + number}" for number in range(200)]})
-    cluster = parse_cluster(text, "text").written[0]
-    reached = {task: Reached(False, "refused") for task, _ in cluster.addresses}
+    cluster = parse_cluster(text, "text").specifications[0]
+    reached = {task: ConnectionResult(False, "refused") for task, _ in cluster.addresses}
     answer = evaluate_cluster(cluster, "text", reached=reached)
     assert "199 of 200 tasks cannot be reached" in answer.summary
     assert len(answer.faults) < 60
@@ -283,11 +286,13 @@ def test_unreachable_tasks_are_counted() -> None:
 @pytest.mark.parametrize("why", ["refused", "timeout", "no-such-name", "not-tensorflow"])
 def test_unreachable_task_is_reported(why: str) -> None:
     (own, _), (other, _) = TWO.addresses
-    answer = evaluate_cluster(TWO, "env", reached={own: Reached(True), other: Reached(False, why)})
+    answer = evaluate_cluster(
+        TWO, "env", reached={own: ConnectionResult(True), other: ConnectionResult(False, why)}
+    )
     (fault,) = answer.faults
     assert (fault.name, fault.task) == ("unreachable", "worker:1")
     assert "1 of 2 tasks cannot be reached" in answer.summary
-    document = cluster_json([answer])
+    document = make_cluster_json([answer])
     assert [member["why"] for member in document["members"]] == [None, why]
 
 
@@ -314,7 +319,9 @@ def test_proxy_of_grpc_is_found() -> None:
 def test_unknown_reachability_is_no_fault() -> None:
     (own, _), (other, _) = TWO.addresses
     answer = evaluate_cluster(
-        TWO, "env", reached={own: Reached(False, "refused"), other: Reached(None, detail="no time")}
+        TWO,
+        "env",
+        reached={own: ConnectionResult(False, "refused"), other: ConnectionResult(None, detail="no time")},
     )
     assert not answer.faults, "this task is not started yet, and of the other nothing is known"
     assert "not known: no time" in render_cluster([answer])
@@ -324,7 +331,7 @@ def test_unknown_reachability_is_no_fault() -> None:
 
 
 def test_each_fault_has_a_code() -> None:
-    assert [fault.name for fault in FAULTS] == list(CLUSTER)
+    assert [fault.name for fault in CLUSTER_FAULTS] == list(CLUSTER)
     assert len(set(CLUSTER.values())) == len(CLUSTER)
 
 
@@ -344,7 +351,7 @@ def test_any_text_is_evaluated() -> None:
     for _ in range(400):
         text = "".join(chance.choice(pieces) for _ in range(chance.randrange(12)))
         answers = evaluate_texts(text)
-        json.dumps(cluster_json(answers), allow_nan=False)
+        json.dumps(make_cluster_json(answers), allow_nan=False)
         render_cluster(answers, width=chance.choice((20, 80)), verbose=True)
 
 
@@ -355,7 +362,7 @@ def test_any_text_is_evaluated() -> None:
 )
 def test_corpus_matches_the_expected_findings(entry: dict[str, Any]) -> None:
     (answer,) = evaluate_texts((CORPUS / "values" / entry["file"]).read_text("utf-8"))
-    document = cluster_json([answer])
+    document = make_cluster_json([answer])
     allowed = {extra["name"] for extra in entry["allowed_extra"]}
     actual = {(fault["name"], fault["task"]) for fault in document["findings"]}
     expected = {(fault["name"], fault["task"]) for fault in entry["findings"]}

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.facts.network import Listening, Reached
+from tfdoctor.facts.network import ConnectionResult, ListeningPorts
 from tfdoctor.parse.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
 from tfdoctor.probes.network import probe_listening
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.grpc_probe import PREFACE, reach, reach_all
+from tfdoctor.system.grpc_probe import PREFACE, probe_server, probe_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def run_server(answer: bytes | None, received: list[bytes] | None = None) -> Ite
 def test_grpc_server_is_reached_with_the_preface() -> None:
     received: list[bytes] = []
     with run_server(SETTINGS, received) as port:
-        assert reach("127.0.0.1", port, 2).ok is True
+        assert probe_server("127.0.0.1", port, 2).ok is True
     assert received == [PREFACE]
 
 
@@ -76,23 +76,23 @@ def test_grpc_server_is_reached_with_the_preface() -> None:
 )
 def test_other_servers_are_not_tensorflow(answer: bytes | None, why: str, detail: str) -> None:
     with run_server(answer) as port:
-        result = reach("127.0.0.1", port, 0.3)
-    assert (result.ok, result.why) == (False, why)
+        result = probe_server("127.0.0.1", port, 0.3)
+    assert (result.ok, result.failure) == (False, why)
     assert detail in result.detail
 
 
 def test_closed_port_and_unknown_name() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert reach("127.0.0.1", port, 1) == Reached(False, "refused")
-    assert reach("x" * 70 + ".invalid", 1, 1).why == "no-such-name"
+    assert probe_server("127.0.0.1", port, 1) == ConnectionResult(False, "refused")
+    assert probe_server("x" * 70 + ".invalid", 1, 1).failure == "no-such-name"
 
 
 def test_peers_are_probed_in_parallel() -> None:
     with run_server(None) as silent, run_server(SETTINGS) as port:
         addresses = [("127.0.0.1", silent)] * 3 + [("127.0.0.1", port)]
         start = time.monotonic()
-        results = reach_all(addresses, seconds=0.4, total=0.8)
+        results = probe_servers(addresses, seconds=0.4, total=0.8)
         seconds = time.monotonic() - start
     assert results[3].ok is True
     assert [result.ok for result in results[:3]] == [False] * 3
@@ -101,7 +101,7 @@ def test_peers_are_probed_in_parallel() -> None:
 
 def test_peer_without_time_left_is_unknown() -> None:
     with run_server(None) as silent:
-        results = reach_all([("127.0.0.1", silent)] * 200, seconds=0.2, total=0.3)
+        results = probe_servers([("127.0.0.1", silent)] * 200, seconds=0.2, total=0.3)
     assert any(result.ok is None for result in results)
 
 
@@ -134,7 +134,7 @@ def test_kernel_tables_are_parsed() -> None:
 
 
 def test_listening_with_and_without_kernel_tables(tmp_path: Path) -> None:
-    assert probe_listening(LiveSystem(str(tmp_path))) == Listening(None, frozenset())
+    assert probe_listening(LiveSystem(str(tmp_path))) == ListeningPorts(None, frozenset())
     (tmp_path / "proc/net").mkdir(parents=True)
     for name, text in (("tcp", TCP), ("fib_trie", TRIE), ("if_inet6", INET6)):
         (tmp_path / "proc/net" / name).write_text(text)

@@ -87,8 +87,8 @@ def test_cudnn_of_conda_packages() -> None:
 def test_newer_packages_need_newer_pythons() -> None:
     for ladder in COMPAT.ladders:
         package_versions = list(ladder.oldest_python)
-        assert package_versions == sorted(package_versions, key=versions.numbers)
-        pythons = [versions.numbers(python) for python in ladder.oldest_python.values()]
+        assert package_versions == sorted(package_versions, key=versions.parse_numbers)
+        pythons = [versions.parse_numbers(python) for python in ladder.oldest_python.values()]
         assert pythons == sorted(pythons)
     assert {ladder.package for ladder in COMPAT.ladders} == {"numpy", "protobuf"}
 

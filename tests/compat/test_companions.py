@@ -22,7 +22,7 @@ COMPAT = Compat.load()
 )
 def test_limits_exclude_every_breaking_version(tensorflow: str) -> None:
     for package, requirement in COMPAT.companion_limits(tensorflow).items():
-        limit = versions.upper_limit(requirement)
+        limit = versions.find_upper_limit(requirement)
         assert limit is not None
         for companion in COMPAT.companions:
             applies = companion.package == package and versions.satisfies(tensorflow, companion.tensorflow)

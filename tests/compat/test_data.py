@@ -45,7 +45,7 @@ def release_id(release: Release) -> str:
 
 
 def is_sorted(version_texts: tuple[str, ...]) -> bool:
-    keys = [versions.numbers(re.sub("[af]$", "", text)) for text in version_texts]
+    keys = [versions.parse_numbers(re.sub("[af]$", "", text)) for text in version_texts]
     return keys == sorted(set(keys))
 
 
@@ -216,7 +216,7 @@ def test_newer_cuda_needs_a_newer_driver() -> None:
         ]
         for older, newer in itertools.pairwise(drivers):
             assert versions.compare(older, newer) <= 0
-    keys = [versions.numbers(release.version) for release in COMPAT.cuda_releases]
+    keys = [versions.parse_numbers(release.version) for release in COMPAT.cuda_releases]
     assert keys == sorted(set(keys))
 
 
@@ -237,8 +237,8 @@ def test_only_major_cuda_versions_drop_capabilities() -> None:
         dropped = {*older.capabilities} - {*newer.capabilities}
         if versions.major(older.version) == versions.major(newer.version):
             assert not dropped
-    assert [versions.numbers(entry.version) for entry in series] == sorted(
-        versions.numbers(entry.version) for entry in series
+    assert [versions.parse_numbers(entry.version) for entry in series] == sorted(
+        versions.parse_numbers(entry.version) for entry in series
     )
 
 

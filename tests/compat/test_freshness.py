@@ -113,7 +113,7 @@ def test_sonames_match_the_cuda_version() -> None:
 
 def test_minimum_driver_grows_with_cuda() -> None:
     cuda_versions = sorted(
-        {release.cuda for release in COMPAT.releases if release.cuda}, key=versions.numbers
+        {release.cuda for release in COMPAT.releases if release.cuda}, key=versions.parse_numbers
     )
     for os in ("linux", "windows"):
         minimums = [COMPAT.driver_minimum(cuda, os).minimum for cuda in cuda_versions]

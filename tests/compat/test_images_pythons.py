@@ -50,11 +50,11 @@ def test_deleted_and_unknown_releases_differ() -> None:
 
 
 def test_no_listed_release_is_marked_as_deleted() -> None:
-    keys = [versions.numbers(release.version) for release in IMAGES.cuda]
+    keys = [versions.parse_numbers(release.version) for release in IMAGES.cuda]
     assert keys == sorted(set(keys))
     for release in IMAGES.cuda:
         assert not any(versions.satisfies(release.version, deletion.versions) for deletion in IMAGES.gone)
-        assert list(release.systems) == sorted(release.systems, key=versions.numbers)
+        assert list(release.systems) == sorted(release.systems, key=versions.parse_numbers)
         assert release.flavours or release.status == "listed"
         for version in release.cudnn.values():
             assert re.fullmatch(r"[89]\.\d+\.\d+\.\d+", version)
@@ -164,7 +164,8 @@ def test_every_python_of_a_gpu_release_is_available() -> None:
 
 def test_newer_system_has_a_newer_glibc() -> None:
     keys = [
-        (versions.numbers(system.name), versions.numbers(system.glibc)) for system in COMPAT.pythons.systems
+        (versions.parse_numbers(system.name), versions.parse_numbers(system.glibc))
+        for system in COMPAT.pythons.systems
     ]
     assert keys == sorted(keys)
 

@@ -21,9 +21,9 @@ from tfdoctor.compat import Compat
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.fit import Host
 from tfdoctor.plan import Base, Method, Option, Recipe, Request, recommend
-from tfdoctor.plan.bases import with_manifest
+from tfdoctor.plan.bases import add_manifest
 from tfdoctor.render.paragraphs import Page
-from tfdoctor.render.plan import show_option
+from tfdoctor.render.plan import print_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +133,7 @@ EXPECTED = {
 
 def render_details(plan_option: Option) -> str:
     page = Page(200, coloured=False)
-    show_option(page, plan_option, whole=True)
+    print_option(page, plan_option, whole=True)
     return page.text
 
 
@@ -277,7 +277,7 @@ def test_inferred_digest_is_shown_but_not_used() -> None:
 )
 def test_size_is_shown_or_unknown(version: str, recipe: Recipe, line: str) -> None:
     page = Page(200, coloured=False)
-    show_option(page, plan_option(version, recipe), whole=False)
+    print_option(page, plan_option(version, recipe), whole=False)
     assert line in [" ".join(shown_line.split()) for shown_line in page.text.splitlines()]
 
 
@@ -314,4 +314,4 @@ def test_base_without_a_manifest_is_unchanged() -> None:
     chosen = plan_option("2.15.1", Recipe.PIP_CUDA)
     base = chosen.base
     assert base is not None
-    assert with_manifest(COMPAT, chosen).base == base == Base(base.image, base.system, "python3")
+    assert add_manifest(COMPAT, chosen).base == base == Base(base.image, base.system, "python3")

@@ -52,7 +52,7 @@ def test_minor_version_zero(version: str) -> None:
     assert not COMPAT.has(version, "first-api")
     distribution = COMPAT.distribution("tensorflow")
     assert distribution is not None
-    explanation = distribution.explain_missing_gpu_code(versions.numbers(version)[:2])
+    explanation = distribution.explain_missing_gpu_code(versions.parse_numbers(version)[:2])
     assert explanation is not None
     assert "`tensorflow` 2.0 is built for the CPU" in explanation
 

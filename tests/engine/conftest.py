@@ -10,7 +10,7 @@ from lab import environments
 from lab.images import BuiltImage, make, make_docker_engine
 from lab.small import make_small_root
 from tfdoctor.engine import BuildRequest, ContainerEngine, EngineError, build, connect
-from tfdoctor.engine.container_run import LABEL
+from tfdoctor.engine.container_run import CONTAINER_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def small(engine: ContainerEngine) -> Iterator[str]:
     engine.client.api.import_image_from_data(
         make_small_root(with_tfdoctor=True), repository=name.partition(":")[0], tag="1"
     )
-    image = engine.image(name)
+    image = engine.find_image(name)
     assert image is not None
     yield name
     for child in _list_descendants(engine, image.id):
@@ -108,7 +108,7 @@ def _list_descendants(engine: ContainerEngine, root: str) -> list[str]:
 def containers_of(engine: ContainerEngine, image: str) -> list[str]:
     """Return all containers of this image or of its descendants, and all with tfdoctor's label."""
     containers = engine.client.api.containers(all=True, filters={"ancestor": image})
-    containers += engine.client.api.containers(all=True, filters={"label": LABEL})
+    containers += engine.client.api.containers(all=True, filters={"label": CONTAINER_LABEL})
     return [f"{container['Image']} {container['Command']} {container['State']}" for container in containers]
 
 

@@ -50,14 +50,14 @@ def timing_image(engine: ContainerEngine, small: str) -> Iterator[str]:
 def test_timings_of_an_image_are_reported(engine: ContainerEngine, timing_image: str) -> None:
     events: list[dict[str, object]] = []
     request = BenchRequest(5.0, devices=("CPU:0",), workloads=("matmul",))
-    result = bench_image(engine, COMPAT, timing_image, None, request, told=events.append, machine=None)
+    result = bench_image(engine, COMPAT, timing_image, None, request, on_line=events.append, machine=None)
     assert [timed_run.size for timed_run in result.measured.runs if timed_run.seconds] == [1024, 2048]
     assert (result.target, result.measured.tensorflow, result.measured.stopped) == (
         timing_image,
         "2.20.0",
         "",
     )
-    assert (result.software, result.interrupted, result.peaks) == (False, None, {})
+    assert (result.is_simulated, result.interrupted, result.expected_speeds) == (False, None, {})
     assert '"shortly": true' in str(events[-1]["wish"])
     containers = engine.client.api.containers(all=True, filters={"ancestor": timing_image})
     assert containers == []
@@ -66,4 +66,4 @@ def test_timings_of_an_image_are_reported(engine: ContainerEngine, timing_image:
 def test_missing_image_raises(engine: ContainerEngine) -> None:
     request = BenchRequest(5.0)
     with pytest.raises(EngineError, match=f"the image {PREFIX}/none:1 is not here"):
-        bench_image(engine, COMPAT, f"{PREFIX}/none:1", None, request, told=lambda _: None, machine=None)
+        bench_image(engine, COMPAT, f"{PREFIX}/none:1", None, request, on_line=lambda _: None, machine=None)

@@ -61,7 +61,7 @@ def test_build_reports_steps_output_and_image(engine: ContainerEngine, small: st
     assert output[:1] == ["kept"]
     assert all("\033" not in line for line in output)
     assert events[-1].kind == "image"
-    image = engine.image(tag)
+    image = engine.find_image(tag)
     assert image is not None
     assert image.id == events[-1].text
     assert image.tags == (tag,)
@@ -79,7 +79,7 @@ def test_failing_step_reports_its_last_lines(engine: ContainerEngine, small: str
     assert failure.output[0] == "line 52"
     assert len(failure.output) == 40
     assert "returned a non-zero code: 7" in failure.message
-    assert engine.image(TAG) is None
+    assert engine.find_image(TAG) is None
 
 
 NO_NETWORK = (
@@ -133,7 +133,7 @@ def test_closing_the_iterator_stops_the_build(
     events.close()
     wait_for_removal(engine, small)
     assert time.monotonic() - start < 30
-    assert engine.image(TAG) is None
+    assert engine.find_image(TAG) is None
 
 
 def test_an_exception_stops_the_build(engine: ContainerEngine, small: str, nothing_left: None) -> None:
@@ -179,13 +179,13 @@ def test_next_build_continues_from_a_failed_one(
     for _ in range(2):  # the second build comes from the cache
         with pytest.raises(BuildFailedError):
             collect_events(build(engine, first))
-        partial_image = engine.image(unfinished)
+        partial_image = engine.find_image(unfinished)
         assert partial_image is not None
         assert list_dangling(engine) == before, "no <none>"
     longer = BuildRequest(first.dockerfile.replace("RUN exit 1", "RUN echo more\nRUN exit 1"), {}, TAG)
     with pytest.raises(BuildFailedError):
         collect_events(build(engine, longer))
-    assert engine.image(unfinished) != partial_image
+    assert engine.find_image(unfinished) != partial_image
     assert list_dangling(engine) == before
     other = request(small, "RUN exit 1")  # shares no step with the build before, whose image is removed
     with pytest.raises(BuildFailedError):
@@ -209,7 +209,7 @@ def test_interrupted_build_leaves_a_named_image(
             break
     events.close()
     wait_for_removal(engine, small)
-    assert engine.image(unfinished) is not None
+    assert engine.find_image(unfinished) is not None
     assert list_dangling(engine) == before
 
 
@@ -220,8 +220,8 @@ def test_build_without_a_finished_step_leaves_no_name(
         collect_events(
             build(engine, BuildRequest(f"FROM {small}\nRUN exit {next(_SERIAL) % 250 + 1}\n", {}, TAG))
         )
-    assert engine.image(unfinished) is None
-    assert engine.image(small) is not None
+    assert engine.find_image(unfinished) is None
+    assert engine.find_image(small) is not None
 
 
 @pytest.mark.parametrize("tag", ["a/b:1", "HOST:5000/a_b/c:x", "x" * 300, "...", "-a"])
@@ -243,7 +243,7 @@ def test_two_builds_run_at_once(engine: ContainerEngine, small: str, nothing_lef
         thread.start()
     for thread in threads:
         thread.join(120)
-    images = [engine.image(name) for name in tags]
+    images = [engine.find_image(name) for name in tags]
     for name in tags:
         engine.remove_image(name, force=True)
     assert [image.id if image else None for image in images] == [image_ids.get(name) for name in tags]
@@ -293,7 +293,7 @@ def start_build(engine: ContainerEngine, folder: Path, *arguments: str) -> subpr
 
 def assert_nothing_left(engine: ContainerEngine, image: str, folder: Path) -> None:
     wait_for_removal(engine, image)
-    assert engine.image(TAG) is None
+    assert engine.find_image(TAG) is None
     assert list((folder / "scratch").iterdir()) == []
 
 

@@ -95,7 +95,7 @@ def get_refusal(url: str) -> EngineError:
 def test_an_engine_answers(engine: ContainerEngine) -> None:
     assert engine.name in ("docker", "podman")
     assert engine.version
-    assert engine.api >= (1, 24)
+    assert engine.api_version >= (1, 24)
     assert "runc" in engine.runtimes or engine.name == "podman"
 
 
@@ -123,7 +123,7 @@ def test_socket_in_a_closed_folder_is_tried(monkeypatch: pytest.MonkeyPatch) -> 
         return real_stat(path, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", stat)
-    assert "unix:///run/podman/podman.sock" in connection._list_usual_addresses()
+    assert "unix:///run/podman/podman.sock" in connection._list_default_addresses()
 
 
 def test_socket_without_a_server_is_reported(shared_folder: Path) -> None:

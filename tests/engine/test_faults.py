@@ -187,7 +187,7 @@ def test_registry_refusal_is_explained(
     assert said in stderr
     assert registry.name in stderr
     assert "--base" in stderr
-    assert engine.image(TAG) is None
+    assert engine.find_image(TAG) is None
 
 
 def test_registry_server_error_is_reported(
@@ -221,7 +221,7 @@ def test_connection_lost_during_a_layer_is_reported(
         registry.close()
     assert registry.cut
     assert f"pulling {registry.name}" in stderr
-    assert engine.image(registry.name) is None
+    assert engine.find_image(registry.name) is None
 
 
 # ---------------------------------------------------------------- a full disk and a killed engine
@@ -261,7 +261,7 @@ def test_full_disk_of_the_engine_is_reported(tiny_disk: LabEngine) -> None:
         assert "disk is full" in caught.value.hint
         assert "docker builder prune" in caught.value.hint
         assert containers_of(engine, "small:1") == []
-        assert engine.image(TAG) is None
+        assert engine.find_image(TAG) is None
     engine.client.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from engine.conftest import PREFIX
 from tfdoctor.compat import Compat
-from tfdoctor.engine import BuildRequest, EngineError, ask_registry, build
+from tfdoctor.engine import BuildRequest, EngineError, build, query_registry
 from tfdoctor.engine.image import pin_base
 from tfdoctor.engine.push import parse_push_messages, push
 from tfdoctor.fit import Host
@@ -63,7 +63,7 @@ def registry(engine: ContainerEngine, tmp_path_factory: pytest.TempPathFactory) 
     ):
         try:
             deadline = time.monotonic() + 30
-            while ask_registry(f"127.0.0.1:{port}/none:1").state == "unreachable":
+            while query_registry(f"127.0.0.1:{port}/none:1").state == "unreachable":
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
@@ -78,8 +78,8 @@ def test_pushed_image_is_in_the_registry(engine: ContainerEngine, small: str, re
     list(build(engine, BuildRequest(f"FROM {small}\nRUN echo 1 >/one\n", {}, tag)))
     try:
         digest = push(engine, tag, Progress())
-        answer = ask_registry(tag)
-        image = engine.image(tag)
+        answer = query_registry(tag)
+        image = engine.find_image(tag)
     finally:
         engine.remove_image(tag, force=True)
     assert (answer.state, answer.digest) == ("there", digest)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdoctor.engine import registry
-from tfdoctor.engine.registry import apply_mirror, ask_registry, parse_reference
+from tfdoctor.engine.registry import apply_mirror, parse_reference, query_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
 
 def test_image_in_the_registry_is_found(fake: FakeRegistry) -> None:
     fake.manifest = lambda handler: reply(handler, 200, Docker_Content_Digest=DIGEST)
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert (answer.state, answer.digest, answer.text, answer.reference) == ("there", DIGEST, "", fake.name)
     ((method, path, headers),) = fake.requests
     assert (method, path) == ("HEAD", "/v2/library/thing/manifests/1.0")
@@ -96,14 +96,14 @@ def test_image_in_the_registry_is_found(fake: FakeRegistry) -> None:
 
 def test_reference_with_a_digest_is_requested_by_digest(fake: FakeRegistry) -> None:
     fake.manifest = lambda handler: reply(handler, 200)
-    assert ask_registry(f"{fake.name}@{DIGEST}").state == "there"
+    assert query_registry(f"{fake.name}@{DIGEST}").state == "there"
     assert fake.requests[0][1].endswith(f"/manifests/{DIGEST}")
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:abc", "sha256:" + "A" * 64, "x" * 5000])
 def test_invalid_digest_is_ignored(fake: FakeRegistry, digest: str) -> None:
     fake.manifest = lambda handler: reply(handler, 200, Docker_Content_Digest=digest)
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert (answer.state, answer.digest) == ("there", None)
 
 
@@ -122,7 +122,7 @@ def test_status_of_the_registry_gives_the_state(
     fake: FakeRegistry, status: int, state: str, said: str
 ) -> None:
     fake.manifest = lambda handler: reply(handler, status)
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert answer.state == state
     assert answer.digest is None
     assert said in answer.text
@@ -143,7 +143,7 @@ def test_status_of_the_registry_gives_the_state(
 )
 def test_rate_limit_gives_the_seconds_to_wait(fake: FakeRegistry, after: str, seconds: int | None) -> None:
     fake.manifest = lambda handler: reply(handler, 429, Retry_After=after)
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert (answer.state, answer.retry_after) == ("limited", seconds)
     assert ("asks to wait" in answer.text) is bool(seconds)
 
@@ -158,7 +158,7 @@ def test_an_anonymous_token_is_fetched_and_used(fake: FakeRegistry, field: str) 
 
     fake.manifest = manifest
     fake.token = lambda handler: reply(handler, 200, json.dumps({field: "t0k"}).encode())
-    assert ask_registry(fake.name).digest == DIGEST
+    assert query_registry(fake.name).digest == DIGEST
     method, path, headers = fake.requests[1]
     assert method == "GET"
     assert "service=s" in path
@@ -186,7 +186,7 @@ def test_an_anonymous_token_is_fetched_and_used(fake: FakeRegistry, field: str) 
 def test_invalid_token_is_not_used(fake: FakeRegistry, body: bytes) -> None:
     fake.manifest = lambda handler: reply(handler, 401, WWW_Authenticate=fake.challenge())
     fake.token = lambda handler: reply(handler, 200, body)
-    assert ask_registry(fake.name).state in ("login", "unreachable")
+    assert query_registry(fake.name).state in ("login", "unreachable")
     assert all("Evil" not in headers for _, _, headers in fake.requests)
     assert sum(path.startswith("/token") for _, path, _ in fake.requests) == 1
 
@@ -207,7 +207,7 @@ def test_endless_token_is_abandoned(fake: FakeRegistry) -> None:
 
     fake.manifest = lambda handler: reply(handler, 401, WWW_Authenticate=fake.challenge())
     fake.token = endless
-    assert ask_registry(fake.name).state == "login"
+    assert query_registry(fake.name).state == "login"
     assert sent < 50_000_000
 
 
@@ -234,7 +234,7 @@ def test_token_is_requested_over_https_or_loopback_only(
         socket, "getaddrinfo", _allow_loopback_only(socket.getaddrinfo)
     )  # no other host may be resolved, let alone connected to
     fake.manifest = lambda handler: reply(handler, 401, WWW_Authenticate=challenge)
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert answer.state == ("unreachable" if "[::1" in challenge else "login")
     assert [path for _, path, _ in fake.requests] == ["/v2/library/thing/manifests/1.0"]
 
@@ -268,7 +268,7 @@ def test_password_of_netrc_is_not_sent(
 
     fake.manifest = manifest
     fake.token = lambda handler: reply(handler, 200, b'{"token": "t"}')
-    assert ask_registry(fake.name).state == "there"
+    assert query_registry(fake.name).state == "there"
     sent = [headers["Authorization"] for _, _, headers in fake.requests if "Authorization" in headers]
     assert sent == ["Bearer t"]
 
@@ -286,7 +286,7 @@ def test_token_is_not_sent_to_another_host(fake: FakeRegistry) -> None:
     fake.manifest = manifest
     fake.token = lambda handler: reply(handler, 200, b'{"token": "secret"}')
     try:
-        assert ask_registry(fake.name).state == "there"
+        assert query_registry(fake.name).state == "there"
         assert "Authorization" not in other.requests[0][2]
     finally:
         other.server.shutdown()
@@ -299,7 +299,7 @@ def test_token_is_not_sent_to_another_host(fake: FakeRegistry) -> None:
 def test_hanging_registry_times_out(fake: FakeRegistry) -> None:
     fake.manifest = lambda _: time.sleep(1.5)
     start = time.monotonic()
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert time.monotonic() - start < 1.4
     assert answer.state == "unreachable"
     assert "did not answer in time" in answer.text
@@ -307,7 +307,7 @@ def test_hanging_registry_times_out(fake: FakeRegistry) -> None:
 
 def test_endless_redirection_is_abandoned(fake: FakeRegistry) -> None:
     fake.manifest = lambda handler: reply(handler, 302, Location=handler.path)
-    assert ask_registry(fake.name).state == "unreachable"
+    assert query_registry(fake.name).state == "unreachable"
     assert len(fake.requests) <= 40
 
 
@@ -332,7 +332,7 @@ def test_invalid_http_is_reported(fake: FakeRegistry, raw: bytes) -> None:
         handler.close_connection = True
 
     fake.manifest = manifest
-    answer = ask_registry(fake.name)
+    answer = query_registry(fake.name)
     assert answer.state == ("login" if b"401" in raw else "unreachable")
     assert answer.text.isprintable()
 
@@ -341,13 +341,13 @@ def test_closed_port_is_unreachable(fake: FakeRegistry) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    answer = ask_registry(f"127.0.0.1:{port}/thing")
+    answer = query_registry(f"127.0.0.1:{port}/thing")
     assert answer.state == "unreachable"
     assert answer.text
 
 
 def test_missing_certificate_file_is_unreachable(fake: FakeRegistry) -> None:
-    answer = ask_registry("localhost.invalid/thing:1", ca_file="/nowhere/ca.pem")
+    answer = query_registry("localhost.invalid/thing:1", ca_file="/nowhere/ca.pem")
     assert answer.state == "unreachable"
 
 
@@ -441,7 +441,7 @@ def real_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
 
 
 def test_image_pushed_to_debians_registry_is_found(real_registry: str, tmp_path: Path) -> None:
-    missing = ask_registry(f"{real_registry}/tfdoctor/nothing:1")
+    missing = query_registry(f"{real_registry}/tfdoctor/nothing:1")
     assert missing.state == "missing"
     docker = shutil.which("docker")
     if (
@@ -462,9 +462,9 @@ def test_image_pushed_to_debians_registry_is_found(real_registry: str, tmp_path:
         ).stdout
     finally:
         subprocess.run([docker, "rmi", name], capture_output=True, timeout=60, check=False)
-    answer = ask_registry(name)
+    answer = query_registry(name)
     assert answer.state == "there"
     assert answer.digest is not None
     assert answer.digest in pushed
-    assert ask_registry(f"{real_registry}/tfdoctor/one@{answer.digest}").state == "there"
-    assert ask_registry(f"{real_registry}/tfdoctor/one:2").state == "missing"
+    assert query_registry(f"{real_registry}/tfdoctor/one@{answer.digest}").state == "there"
+    assert query_registry(f"{real_registry}/tfdoctor/one:2").state == "missing"

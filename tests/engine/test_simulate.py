@@ -56,9 +56,9 @@ def test_driver_too_old_for_the_gpu_finds_no_device(
 
 
 def test_stand_in_is_not_left_in_the_image(engine: ContainerEngine, small: str, stand_in: Path) -> None:
-    before = engine.image(small)
+    before = engine.find_image(small)
     run_verification(engine, small, stand_in, "RTX 4090")
-    assert engine.image(small) == before
+    assert engine.find_image(small) == before
     command = (
         "python3",
         "-c",

@@ -19,7 +19,7 @@ from tfdoctor import payload
 from tfdoctor.compat import Compat
 from tfdoctor.engine import BuildRequest, EngineError, GpuAccess, RunRequest, build, run
 from tfdoctor.engine.system import ContainerEndedError, ContainerSystem, StartError
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.system import Failure
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_survey_from_outside_equals_survey_inside(engine: ContainerEngine, small
     assert result.status == 0, result.stderr
     facts_line = next(line for line in result.stdout.splitlines() if line.startswith("FACTS "))[6:]
     with ContainerSystem(engine, RunRequest(small, ())) as system:
-        facts = survey(system, Compat.load(), timeout=60)
+        facts = run_probes(system, Compat.load(), timeout=60)
     scope: dict[str, Any] = {}
     exec(FLATTEN, scope)  # noqa: S102 - the text above
     outside = dict(json.loads(json.dumps(list(scope["plain"](facts)))))
@@ -228,7 +228,7 @@ def test_image_without_python_is_reported(engine: ContainerEngine, small: str, d
             ContainerSystem(engine, RunRequest(name, ()))
     finally:
         engine.remove_image(name, force=True)
-    assert caught.value.no_python
+    assert caught.value.has_no_python
 
 
 def test_image_without_a_shell_is_inspected(engine: ContainerEngine, small: str) -> None:
@@ -261,7 +261,7 @@ def test_unavailable_gpus_are_reported(engine: ContainerEngine, small: str) -> N
         pytest.skip("this engine has the runtime")
     with pytest.raises(StartError) as caught:
         ContainerSystem(engine, RunRequest(small, (), gpus=GpuAccess("runtime")))
-    assert "nvidia" in caught.value.said
+    assert "nvidia" in caught.value.message
 
 
 def test_interrupt_at_the_start_removes_the_container(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tfdoctor.causes.steps import Export, Prepend, RemoveEntries, Rename, ShellStep, Unset
 from tfdoctor.environment.activation import (
-    BEGIN,
-    END,
+    BLOCK_BEGIN,
+    BLOCK_END,
     activate,
     add_block,
     detect_kind,
@@ -175,9 +175,9 @@ def test_activating_twice_changes_nothing_more(shell: str, tmp_path: Path) -> No
 
 def test_second_block_includes_the_first() -> None:
     text = add_block("echo mine\n", "activate", (Export("A", "1"),))
-    assert text == f"echo mine\n{BEGIN}\nexport A=1\n{END}\n"
+    assert text == f"echo mine\n{BLOCK_BEGIN}\nexport A=1\n{BLOCK_END}\n"
     extended = add_block(text, "activate", (Unset("B"), Export("A", "1")))
-    assert extended == f"echo mine\n{BEGIN}\nexport A=1\nunset B\n{END}\n"
+    assert extended == f"echo mine\n{BLOCK_BEGIN}\nexport A=1\nunset B\n{BLOCK_END}\n"
 
 
 # ---------------------------------------------------------------- lines of the user

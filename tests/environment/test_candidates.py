@@ -30,7 +30,7 @@ from tfdoctor.environment.candidates import (
     make_environment,
 )
 from tfdoctor.environment.models import Environment
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.facts import Known, PythonFacts, TensorFlowFacts, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Report, Severity
 from tfdoctor.report.diagnose import diagnose
@@ -50,7 +50,7 @@ def report() -> Report:
     """Return the report on a healthy machine, without findings."""
     host = next(path.parent for path in sorted(HOST.glob("healthy*/host.json")))
     compat = Compat.load()
-    return replace(diagnose(survey(RecordedSystem(host), compat), compat), findings=())
+    return replace(diagnose(run_probes(RecordedSystem(host), compat), compat), findings=())
 
 
 def finding(
@@ -118,7 +118,7 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
         finding("TFD203", (LINK,), (LINK,)),
     )
     assert len(list_fix_candidates(changed, ENV)) == 2
-    reasons = {unfixed.finding.code: unfixed.why for unfixed in list_unfixed(changed, ENV)}
+    reasons = {unfixed.finding.code: unfixed.reason for unfixed in list_unfixed(changed, ENV)}
     assert reasons["TFD101"] == "This needs a change to the system; run it yourself:"
     assert reasons["TFD110"] == "This cannot be fixed by software."
     assert reasons["TFD203"] == "What was tried did not fix it."
@@ -180,7 +180,7 @@ def test_variables_without_activation_are_not_fixed(report: Report) -> None:
         "TFD203"
     ]
     (unfixed, _) = list_unfixed(changed, without_activation)
-    assert "its variables come from elsewhere" in unfixed.why
+    assert "its variables come from elsewhere" in unfixed.reason
 
 
 def test_nothing_is_installed_if_tensorflow_is_outside(report: Report) -> None:
@@ -190,7 +190,7 @@ def test_nothing_is_installed_if_tensorflow_is_outside(report: Report) -> None:
     outside = Known(replace(tensorflow, package_dir="/usr/lib/python3/dist-packages/tensorflow"), "test")
     changed = replace(changed, facts=replace(changed.facts, tensorflow=outside))
     assert list_fix_candidates(changed, ENV) == ()
-    assert "outside the environment" in list_unfixed(changed, ENV)[0].why
+    assert "outside the environment" in list_unfixed(changed, ENV)[0].reason
 
 
 @pytest.mark.parametrize(

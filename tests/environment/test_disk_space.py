@@ -15,7 +15,7 @@ from tfdoctor.environment.disk_space import (
     check_needs,
     compute_needs,
     group_by_disk,
-    has_room_for_pip_cache,
+    has_space_for_pip_cache,
 )
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def test_pip_cache_is_used_only_with_free_space(tmp_path: Path, disks: dict[str,
     for name in ("home", "cache"):
         (tmp_path / name).mkdir()
         disks[name] = 8 * GB
-    assert has_room_for_pip_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
-    assert not has_room_for_pip_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
+    assert has_space_for_pip_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
+    assert not has_space_for_pip_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
 
 
 @pytest.mark.parametrize(

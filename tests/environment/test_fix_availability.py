@@ -10,7 +10,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.environment import fix_availability as module
 from tfdoctor.environment.candidates import make_environment
 from tfdoctor.environment.fix_availability import find_offer, make_offer
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -23,9 +23,9 @@ def find_suggestion(
 ) -> str:
     """Return the command that is suggested on this recorded host, or "" if there is none."""
     system = RecordedSystem(HOSTS / host)
-    report = diagnose(survey(system, COMPAT), COMPAT)
+    report = diagnose(run_probes(system, COMPAT), COMPAT)
     monkeypatch.setattr(module, "detect_kind", lambda _: "venv")
-    monkeypatch.setattr(module, "list_inherited", lambda *_: frozenset())
+    monkeypatch.setattr(module, "list_inherited_variables", lambda *_: frozenset())
     monkeypatch.setattr(module, "find_outward_links", lambda *_: links)
     monkeypatch.setattr(module.os, "access", lambda *_: writable)
     suggestion = find_offer(report, system)
@@ -53,9 +53,9 @@ def test_fix_is_not_suggested_if_it_refuses(
 
 
 def test_suggestion_names_its_findings() -> None:
-    report = diagnose(survey(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
+    report = diagnose(run_probes(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
     environment = make_environment(report, "venv")
     assert environment is not None
     suggestion = make_offer(report, environment)
     assert suggestion is not None
-    assert report.root in suggestion.findings
+    assert report.root_finding in suggestion.findings

@@ -11,7 +11,7 @@ import pytest
 from environment.fake import Fake, difference, list_tree, make, needs_compiler, needs_uv
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import FixRequest, plan
+from tfdoctor.environment.fix import FixRequest, plan_fix
 from tfdoctor.environment.folder import find_outward_links
 from tfdoctor.system import LiveSystem
 
@@ -101,7 +101,7 @@ def test_variable_of_a_kernel_is_left_to_its_kernel_json(make_env: Callable[...,
     kernel.write_text(json.dumps(spec, indent=1), encoding="utf-8")
     before = env.list_files()
     base_env = env.environment()
-    result = plan(
+    result = plan_fix(
         lambda variables: LiveSystem(env=base_env if variables is None else variables),
         Compat.load(),
         FixRequest(python=str(kernel), timeout=60),

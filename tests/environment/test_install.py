@@ -23,7 +23,14 @@ from lab import environments
 from tfdoctor.advice import list_links
 from tfdoctor.compat import Compat
 from tfdoctor.environment.install import InstallRequest, NoLockError, get_locks, install_environment
-from tfdoctor.environment.install_state import GUARD, INSTALLING, MARK, LockedFolder, Record, read_record
+from tfdoctor.environment.install_state import (
+    GUARD_FILE,
+    INSTALLING_VARIABLE,
+    UNFINISHED_MARK,
+    LockedFolder,
+    Record,
+    read_record,
+)
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Request, recommend
@@ -156,14 +163,14 @@ def python_starts(folder: Path) -> bool | None:
     env = {"PATH": os.environ["PATH"]}
     done = subprocess.run([python, "-c", "0"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stderr
-    assert (MARK in done.stderr) == (done.returncode == 3)
+    assert (UNFINISHED_MARK in done.stderr) == (done.returncode == 3)
     return done.returncode == 0
 
 
 def assert_whole(folder: Path, names: Sequence[str]) -> None:
     record = read_record(folder)
     assert record is not None
-    assert record.finished
+    assert record.is_finished
     assert python_starts(folder) is True
     site = next(folder.glob("lib/python3*/site-packages"))
     projects = {path.name.partition("-")[0] for path in site.glob("*.dist-info")}
@@ -171,7 +178,7 @@ def assert_whole(folder: Path, names: Sequence[str]) -> None:
     for info in site.glob("*.dist-info"):
         assert core._is_complete(site, info)
     assert (folder / "bin" / "activate").read_text() == "VIRTUAL_ENV=1\n"
-    assert not (site / GUARD).exists()
+    assert not (site / GUARD_FILE).exists()
     assert sorted(path.name for path in (folder / ".tfdoctor").iterdir()) == sorted(own_file_names(record))
 
 
@@ -205,9 +212,9 @@ def test_killed_at_every_change(tmp_path: Path, twice: bool) -> None:
         starts = python_starts(folder)
         start_states.add(starts)
         # It starts only if it is complete.
-        assert not starts or (record is not None and record.finished), point
+        assert not starts or (record is not None and record.is_finished), point
         result = install_environment(request, Progress())
-        assert result.already == (record is not None and record.finished), point
+        assert result.was_complete == (record is not None and record.is_finished), point
         assert_whole(folder, ["tools", "tensorflow", "cuda", "requirements"])
         shutil.rmtree(folder)
         assert point < 500
@@ -266,7 +273,7 @@ def test_missing_python_is_created_again(tmp_path: Path) -> None:
     workplace.block()
     workplace.release()
     (folder / "bin" / "python").unlink()
-    assert install_environment(make_request(folder), Progress()).resumed is False
+    assert install_environment(make_request(folder), Progress()).was_resumed is False
     assert python_starts(folder) is True
 
 
@@ -302,12 +309,12 @@ def test_guard_reports_in_every_shell(tmp_path: Path) -> None:
         line = f"{flag} '{script}'" + ('; test -n "$VIRTUAL_ENV"' if shell in ("sh", "bash") else "")
         done = subprocess.run([shell, "-c", line], env=env, capture_output=True, text=True, check=False)
         assert done.returncode != 0, shell
-        assert MARK in done.stderr, shell
+        assert UNFINISHED_MARK in done.stderr, shell
     python = workplace.folder / "bin" / "python"
     for flags in ([], ["-I"], ["-E", "-s"], ["-m", "pip"]):
         done = subprocess.run([python, *flags, "-c", "0"], capture_output=True, text=True, check=False)
-        assert (done.returncode, MARK in done.stderr) == (3, True)
-    installing = {**os.environ, INSTALLING: "1"}
+        assert (done.returncode, UNFINISHED_MARK in done.stderr) == (3, True)
+    installing = {**os.environ, INSTALLING_VARIABLE: "1"}
     assert subprocess.run([python, "-I", "-c", "0"], env=installing, check=False).returncode == 0
     workplace.finish(Record({}, "unfinished", ()))
     assert {path.name: path.read_text() for path in workplace.folder.glob("bin/[aA]ctivate*")} == before

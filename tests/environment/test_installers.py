@@ -20,11 +20,11 @@ from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
-    child_environment,
     find_installer,
+    list_uv_options,
+    make_child_environment,
     run_installer,
     run_installers,
-    uv_options,
 )
 from tfdoctor.environment.models import Environment
 
@@ -46,8 +46,22 @@ def test_uv_is_preferred_if_it_supports_the_python(tmp_path: Path) -> None:
     uv = write_program(tmp_path, "uv", "exit 0")
     env = {**QUIET, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     installer = find_installer("/some/python", env=env)
-    assert installer.install(["a"]) == (str(uv), "pip", "install", "--python", "/some/python", "a")
-    assert installer.uninstall(["a"]) == (str(uv), "pip", "uninstall", "--python", "/some/python", "a")
+    assert installer.make_install_command(["a"]) == (
+        str(uv),
+        "pip",
+        "install",
+        "--python",
+        "/some/python",
+        "a",
+    )
+    assert installer.make_uninstall_command(["a"]) == (
+        str(uv),
+        "pip",
+        "uninstall",
+        "--python",
+        "/some/python",
+        "a",
+    )
     write_program(tmp_path, "uv", 'test "$1" = --version')  # uv runs but cannot use this Python
     with pytest.raises(InstallFailedError, match="has no pip"):
         find_installer("/some/python", env=env)
@@ -56,8 +70,8 @@ def test_uv_is_preferred_if_it_supports_the_python(tmp_path: Path) -> None:
     python = write_program(tmp_path, "python", "exit 0")
     pip = find_installer(str(python), env=env)
     assert pip.name == "pip"
-    assert pip.install(["a"]) == (str(python), "-m", "pip", "install", "a")
-    assert pip.uninstall(["a"]) == (str(python), "-m", "pip", "uninstall", "-y", "a")
+    assert pip.make_install_command(["a"]) == (str(python), "-m", "pip", "install", "a")
+    assert pip.make_uninstall_command(["a"]) == (str(python), "-m", "pip", "uninstall", "-y", "a")
     write_program(tmp_path, "uv", "exit 127")  # a shim without a program
     with pytest.raises(InstallFailedError, match="uv is not on PATH"):
         find_installer(str(python), prefer="uv", env=env)
@@ -68,7 +82,7 @@ def test_missing_pip_is_bootstrapped(tmp_path: Path) -> None:
     python = write_program(tmp_path, "python", 'test "$3" = ensurepip')
     installer = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
     assert installer.setup_command == (str(python), "-m", "ensurepip")
-    assert installer.install(["a"]) == (str(python), "-m", "pip", "install", "a")
+    assert installer.make_install_command(["a"]) == (str(python), "-m", "pip", "install", "a")
     environment = Environment("/env", str(python), "venv", "")
     assert format_steps((Install(("a",)),), environment, installer) == (
         f"{python} -m ensurepip",
@@ -77,7 +91,7 @@ def test_missing_pip_is_bootstrapped(tmp_path: Path) -> None:
 
 
 def test_variables_of_an_installer(tmp_path: Path) -> None:
-    child = child_environment(
+    child = make_child_environment(
         {
             **QUIET,
             "PYTHONPATH": "x",
@@ -102,31 +116,31 @@ def test_pip_settings_apply_to_uv(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     env = {"PATH": "", "HOME": str(home), "XDG_CONFIG_DIRS": "/nowhere"}
-    child = child_environment(env)
+    child = make_child_environment(env)
     assert child["UV_DEFAULT_INDEX"] == "https://me:secret@example.org/simple"
     assert child["UV_INDEX"] == "https://a.example/simple https://b.example/simple"
     assert child["UV_INDEX_STRATEGY"] == "unsafe-best-match"
     assert child["SSL_CERT_FILE"] == "/ca.pem"
     assert "ALL_PROXY" not in child
     assert (
-        child_environment({**env, "PIP_INDEX_URL": "https://c.example"})["UV_DEFAULT_INDEX"]
+        make_child_environment({**env, "PIP_INDEX_URL": "https://c.example"})["UV_DEFAULT_INDEX"]
         == "https://c.example"
     )
-    with_uv_setting = child_environment({**env, "UV_DEFAULT_INDEX": "https://uv.example"})
+    with_uv_setting = make_child_environment({**env, "UV_DEFAULT_INDEX": "https://uv.example"})
     assert (with_uv_setting["UV_DEFAULT_INDEX"], with_uv_setting.get("UV_INDEX")) == (
         "https://uv.example",
         None,
     )
-    assert "UV_DEFAULT_INDEX" not in child_environment({**env, "PIP_CONFIG_FILE": os.devnull})
-    assert uv_options({**QUIET, "PIP_NO_INDEX": "true"}) == ("--no-index",)
-    assert uv_options({**QUIET, "PIP_NO_INDEX": "true", "UV_INDEX": "https://uv.example"}) == ()
-    assert uv_options({**QUIET, "PIP_NO_INDEX": "0"}) == ()
+    assert "UV_DEFAULT_INDEX" not in make_child_environment({**env, "PIP_CONFIG_FILE": os.devnull})
+    assert list_uv_options({**QUIET, "PIP_NO_INDEX": "true"}) == ("--no-index",)
+    assert list_uv_options({**QUIET, "PIP_NO_INDEX": "true", "UV_INDEX": "https://uv.example"}) == ()
+    assert list_uv_options({**QUIET, "PIP_NO_INDEX": "0"}) == ()
 
 
 @pytest.mark.parametrize("text", ["[global\n", "\0\0\0", "index-url = x\n", "[global]\nindex-url = x\n" * 2])
 def test_invalid_pip_configuration_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "pip.conf").write_text(text, encoding="utf-8")
-    child = child_environment({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")})
+    child = make_child_environment({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")})
     assert "UV_DEFAULT_INDEX" not in child
 
 
@@ -318,4 +332,4 @@ def test_missing_or_killed_program() -> None:
 def test_failure_names_pip() -> None:
     pip = Installer("pip", sys.executable, (sys.executable, "-m", "pip"))
     with pytest.raises(InstallFailedError, match=r"^pip failed"):
-        run_installer(pip.install(["--no-such-option"]), env=QUIET, on_line=None)
+        run_installer(pip.make_install_command(["--no-such-option"]), env=QUIET, on_line=None)

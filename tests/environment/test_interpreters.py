@@ -37,7 +37,7 @@ def test_running_interpreter_is_recognized() -> None:
     assert interpreter is not None
     assert interpreter.version == sys.version.split()[0].rstrip("+")
     assert interpreter.minor == MINOR
-    assert Path(interpreter.base).samefile(sys.base_prefix)
+    assert Path(interpreter.base_prefix).samefile(sys.base_prefix)
     assert query_interpreter(interpreter.path, LiveSystem()) == interpreter, (
         "of an environment the Python behind it"
     )
@@ -107,7 +107,7 @@ def test_search_order_of_interpreters(tmp_path: Path) -> None:
         "3.9.18",
         "3.8.2",
     ]
-    assert [interpreter.venv for interpreter in interpreters] == [True, True, False, True, True]
+    assert [interpreter.can_create_venv for interpreter in interpreters] == [True, True, False, True, True]
     assert interpreters[1] == Interpreter(str(python3), "3.11.1", f"{tmp_path}/usr", True)
 
 

@@ -63,7 +63,7 @@ def test_undo_restores_everything_and_removes_the_journal(prefix: Path) -> None:
         assert journal.entries == ()
     assert_same(prefix, before)
     assert [entry.title for entry in undone.entries] == ["change_again", "change"]
-    assert undone.kept == ()
+    assert undone.unrestored == ()
     assert undone.restored > 10
     assert not (prefix / ".tfdoctor").exists()
 
@@ -174,11 +174,11 @@ def test_copied_file_may_become_a_folder_or_link(tmp_path: Path, kind: Literal["
         path.mkdir()
     else:
         path.symlink_to("/")
-    before = snapshot.PathRow(
+    before = snapshot.SnapshotEntry(
         snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.KeptFile(1, 0)
     )
     after = snapshot.PathState(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
-    (changed,) = snapshot.differences(str(tmp_path), {path.name: before}, {path.name: after})
+    (changed,) = snapshot.find_differences(str(tmp_path), {path.name: before}, {path.name: after})
     assert (changed.before, changed.after) == (before.state, after)
 
 
@@ -324,7 +324,7 @@ def test_random_steps_are_undone(temp_folder: Path, seed: int) -> None:
             states[0], states[-1]
         )
         undone = journal.undo()
-    assert undone.kept == ()
+    assert undone.unrestored == ()
     assert_same(prefix, states[0])
     assert not (prefix / ".tfdoctor").exists()
 
@@ -357,9 +357,9 @@ def test_force_keeps_changes_by_others(prefix: Path) -> None:
     (prefix / SITE / "renamed.py").write_bytes(b"mine too")
     with Journal.open(prefix) as journal:
         undone = journal.undo(force=True)
-    assert undone.kept == ("bin/tool", f"{SITE}/renamed.py")
+    assert undone.unrestored == ("bin/tool", f"{SITE}/renamed.py")
     current = list_tree(prefix)
-    for name in undone.kept:
+    for name in undone.unrestored:
         before[name] = current[name]
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
     assert_same(prefix, before)
@@ -380,7 +380,7 @@ def test_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError, match="bin/tool"):
             journal.undo()
-        assert journal.undo(force=True).kept == ("bin/tool",)
+        assert journal.undo(force=True).unrestored == ("bin/tool",)
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
 
 
@@ -389,7 +389,7 @@ def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
     write(prefix / SITE / "new" / "deep" / "model.bin", b"trained", 5)
     with Journal.open(prefix) as journal:
         undone = journal.undo()
-    assert undone.kept == (f"{SITE}/new", f"{SITE}/new/deep")
+    assert undone.unrestored == (f"{SITE}/new", f"{SITE}/new/deep")
     assert sorted(path.name for path in (prefix / SITE / "new").rglob("*")) == ["deep", "model.bin"]
 
 
@@ -399,7 +399,7 @@ def test_folder_to_replace_with_files_of_others_is_a_conflict(prefix: Path) -> N
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError, match="dangling"):
             journal.undo()
-        assert journal.undo(force=True).kept == ("dangling",)
+        assert journal.undo(force=True).unrestored == ("dangling",)
     assert (prefix / "dangling" / "mine").read_bytes() == b"mine"
 
 
@@ -409,7 +409,7 @@ def test_manually_restored_files_are_no_conflict(prefix: Path) -> None:
     write(prefix / SITE / "pkg" / "__init__.py", b"one = 1\n", 9_999)
     (prefix / SITE / "renamed.py").unlink()
     with Journal.open(prefix) as journal:
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
     assert_same(prefix, before)
 
 
@@ -423,7 +423,7 @@ def test_bytecode_is_never_a_conflict(prefix: Path) -> None:
     write(site / "__pycache__" / "renamed.cpython-311.pyc", b"compiled later", 5)
     write(site / "__pycache__" / "renamed.cpython-311.opt-1.pyc", b"compiled later", 5)
     with Journal.open(prefix) as journal:
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
     assert_same(prefix, before)
 
 
@@ -441,7 +441,7 @@ def test_bytecode_compiled_between_steps_is_not_restored(prefix: Path) -> None:
 
     commit_steps(prefix, write_again)
     with Journal.open(prefix) as journal:
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
     compiled.parent.rmdir()
     assert_same(prefix, before)
 
@@ -500,7 +500,7 @@ def test_file_written_in_place_is_a_conflict(prefix: Path) -> None:
         with pytest.raises(JournalError, match=r"no longer kept.*big\.so"):
             journal.undo()
         undone = journal.undo(force=True)
-    assert undone.kept == (name,)
+    assert undone.unrestored == (name,)
     assert (prefix / name).read_bytes().startswith(b"patched in place")
     before[name] = list_tree(prefix)[name]
     assert_same(prefix, before)
@@ -515,7 +515,7 @@ def test_later_step_may_write_into_a_new_file(prefix: Path) -> None:
         write_into_linked_file,
     )
     with Journal.open(prefix) as journal:
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
     assert_same(prefix, before)
 
 
@@ -545,7 +545,7 @@ def test_modified_copy_is_not_restored(prefix: Path) -> None:
         with pytest.raises(JournalError):
             journal.undo()
         undone = journal.undo(force=True)
-    assert undone.kept == (f"{SITE}/pkg/big.so", f"{SITE}/renamed.so")
+    assert undone.unrestored == (f"{SITE}/pkg/big.so", f"{SITE}/renamed.so")
 
 
 def test_copy_with_a_new_mtime_is_restored(prefix: Path) -> None:
@@ -553,7 +553,7 @@ def test_copy_with_a_new_mtime_is_restored(prefix: Path) -> None:
     commit_steps(prefix, rename_linked_file)
     os.utime(prefix / SITE / "renamed.so", (77, 77))
     with Journal.open(prefix) as journal:
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
     assert_same(prefix, before)
 
 
@@ -568,5 +568,5 @@ def test_without_hard_links_files_are_copied(
     before = list_tree(prefix)
     commit_steps(prefix, change, change_again)
     with Journal.open(prefix) as journal:
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
     assert_same(prefix, before)

@@ -143,7 +143,7 @@ def test_full_disk_is_noticed_before_an_undo(prefix: Path, name: str) -> None:
         assert not has_pending(prefix)
         assert len(journal.entries) == 2
         assert_same(prefix, after)
-        assert journal.undo().kept == ()
+        assert journal.undo().unrestored == ()
 
 
 def test_file_size_limit_is_reported(prefix: Path) -> None:

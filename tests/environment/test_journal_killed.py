@@ -84,7 +84,7 @@ def test_killed_at_every_point_of_a_second_step(
         with Journal.open(prefix) as journal:
             counts.append(len(journal.entries))
             assert_same(prefix, {1: first, 2: second}[counts[-1]])
-            assert journal.undo().kept == ()
+            assert journal.undo().unrestored == ()
         assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
         if result != "killed":
@@ -113,7 +113,7 @@ def test_killed_at_every_point_of_an_undo(
             assert len(journal.entries) in {0, 2}
             assert_same(prefix, after if journal.entries else before)
             still_committed += bool(journal.entries)
-            assert journal.undo().kept == ()
+            assert journal.undo().unrestored == ()
         assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
         if result != "killed":

@@ -80,7 +80,7 @@ def test_conflict_is_quoted_from_the_installer(
     fake_installer(*lines, uv=uv)
     result = check_requirements(["pandas"], ["numpy==1.26.4"], "3.11", env={})
     assert conflict in result.conflict
-    assert not result.unknown
+    assert not result.unknown_reason
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_failed_check_is_no_conflict(
 ) -> None:
     fake_installer(*lines, uv=uv, unsolved=unsolved)
     result = check_requirements(["docopt"], [], "3.11", env={})
-    assert result.unknown
+    assert result.unknown_reason
     assert not result.conflict
 
 
@@ -116,7 +116,7 @@ def test_pip_resolves_for_another_platform_in_a_dry_run(
 def test_neither_uv_nor_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "find_uv", lambda _: None)
     monkeypatch.setattr(precheck, "can_run", lambda *_: False)
-    assert "neither uv nor pip" in check_requirements(["numpy"], [], "3.11", env={}).unknown
+    assert "neither uv nor pip" in check_requirements(["numpy"], [], "3.11", env={}).unknown_reason
 
 
 @pytest.mark.parametrize(
@@ -160,4 +160,4 @@ def test_unreachable_index_is_no_conflict(tmp_path: Path) -> None:
     if find_uv(env) is None:
         pytest.skip("uv is not on PATH")
     result = check_requirements(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
-    assert result == PrecheckResult(unknown="the package index was not reached")
+    assert result == PrecheckResult(unknown_reason="the package index was not reached")

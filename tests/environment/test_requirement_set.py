@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from tfdoctor.environment.requirements import drop_cuda_lines, read_requirement_files
-from tfdoctor.environment.requirements.conda import conda_specifier, read_environment
+from tfdoctor.environment.requirements.conda import convert_conda_constraint, read_environment
 from tfdoctor.environment.requirements.locked import parse_poetry, parse_uv
-from tfdoctor.environment.requirements.project import poetry_specifier, read_project
+from tfdoctor.environment.requirements.project import convert_poetry_constraint, read_project
 from tfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def read_files(folder: Path, *names: str, **files: str) -> RequirementSet:
 
 def list_specifiers(requirements: PythonRequirements) -> list[str]:
     """Return the specifiers for TensorFlow."""
-    return [str(requirement.specifier) for requirement in requirements.tensorflow]
+    return [str(requirement.specifier) for requirement in requirements.tensorflow_conditions]
 
 
 def get_refusal(folder: Path, name: str, text: str) -> str:
@@ -79,7 +79,7 @@ tomli; python_version < "3.11"
     )
     assert requirements.constraints == ("numpy<1.25",)
     assert requirements.notes == ()
-    assert requirements.tensorflow[0].marker_environment.endswith("r.txt, line 3")
+    assert requirements.tensorflow_conditions[0].location.endswith("r.txt, line 3")
 
 
 def test_release_with_a_hundred_wheels(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ docs = ["sphinx"]
 pandas = "*"
 """,
     )
-    assert [requirement_set.allows(python) for python in ("3.8", "3.9", "3.11.7", "3.12")] == [
+    assert [requirement_set.allows_python(python) for python in ("3.8", "3.9", "3.11.7", "3.12")] == [
         False,
         True,
         True,
@@ -198,7 +198,7 @@ extra = {version = "1", optional = true}
 pytest = "*"
 """
     requirement_set = read_files(tmp_path, "pyproject.toml", pyproject__toml=text)
-    assert [requirement_set.allows(python) for python in ("3.8", "3.9", "3.13")] == [False, True, True]
+    assert [requirement_set.allows_python(python) for python in ("3.8", "3.9", "3.13")] == [False, True, True]
     requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["<2.16.0,>=2.15.0"]
     assert [line.replace(" @ ", "@ ").replace(" ;", ";") for line in requirements.lines] == [
@@ -236,7 +236,7 @@ pytest = "*"
     ],
 )
 def test_version_constraint_of_poetry(text: str, specifier: str) -> None:
-    assert SpecifierSet(poetry_specifier(text, "x")) == SpecifierSet(specifier)
+    assert SpecifierSet(convert_poetry_constraint(text, "x")) == SpecifierSet(specifier)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_conda_environment(tmp_path: Path) -> None:
     requirement_set = read_files(
         tmp_path, "environment.yml", environment__yml=ENVIRONMENT, more__txt="rich\n"
     )
-    assert [requirement_set.allows(python) for python in ("3.10", "3.11", "3.11.2", "3.12")] == [
+    assert [requirement_set.allows_python(python) for python in ("3.10", "3.11", "3.11.2", "3.12")] == [
         False,
         True,
         True,
@@ -315,7 +315,7 @@ def test_unindented_and_inline_lists(tmp_path: Path) -> None:
     flat = "dependencies:\n- python=3.10.4\n- numpy\n- pip:\n  - einops\n"
     requirement_set = read_files(tmp_path, "a.yml", a__yml=flat)
     assert requirement_set.select_for_python("3.10").lines == ("numpy", "einops")
-    assert requirement_set.allows("3.10.12")
+    assert requirement_set.allows_python("3.10.12")
     assert "Python 3.10.4 is taken as 3.10," in requirement_set.select_for_python("3.10").notes[0]
     inline = "dependencies: [python=3.9, numpy=1.2, 'scipy>=1,<2']\n"
     assert read_files(tmp_path, "b.yaml", b__yaml=inline).select_for_python("3.9").lines == (
@@ -342,7 +342,7 @@ def test_unindented_and_inline_lists(tmp_path: Path) -> None:
     ],
 )
 def test_version_constraint_of_conda(text: str, specifier: str) -> None:
-    assert conda_specifier(text, "x") == specifier
+    assert convert_conda_constraint(text, "x") == specifier
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,11 @@ source = {{ registry = "https://index.example/simple" }}
 def test_lock_of_uv(tmp_path: Path) -> None:
     requirement_set = read_files(tmp_path, "uv.lock", uv__lock=UV_LOCK)
     assert requirement_set.depends_on_python
-    assert [requirement_set.allows(python) for python in ("3.9", "3.12", "3.13")] == [False, True, False]
+    assert [requirement_set.allows_python(python) for python in ("3.9", "3.12", "3.13")] == [
+        False,
+        True,
+        False,
+    ]
     requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["==2.15.1"]
     assert requirements.lines == (
@@ -511,7 +515,7 @@ def test_lock_of_poetry(tmp_path: Path) -> None:
         f"numpy==1.26.2 --hash=sha256:{B}",
         "repository@ git+https://code.example/x.git@0123abc",
     ]
-    assert not requirement_set.allows("3.12")
+    assert not requirement_set.allows_python("3.12")
 
 
 def test_newer_and_older_locks_of_poetry(tmp_path: Path) -> None:
@@ -595,6 +599,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ):
         with contextlib.suppress(UsageError):
             read(head + text)
-    for convert in (poetry_specifier, conda_specifier):
+    for convert in (convert_poetry_constraint, convert_conda_constraint):
         with contextlib.suppress(UsageError):
             SpecifierSet(convert(text, "x"))

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.environment.installers import InstallFailedError
-from tfdoctor.environment.resolution import NoSolutionError, PinChange, PipResolution, Question, resolve
+from tfdoctor.environment.resolution import (
+    NoSolutionError,
+    PinChange,
+    ResolutionRequest,
+    ResolvedPackages,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,17 +25,17 @@ A, B = f"--hash=sha256:{'a' * 64}", f"--hash=sha256:{'b' * 64}"
 LOCK = (f"numpy==2.3.3 {A}", f"tensorflow==2.20.0 {A}", f"wrapt==1.17.3 {A}")
 
 
-def make_question(*lines: str, uv: bool = True, constraints: tuple[str, ...] = ()) -> Question:
-    return Question(
+def make_question(*lines: str, uv: bool = True, constraints: tuple[str, ...] = ()) -> ResolutionRequest:
+    return ResolutionRequest(
         package="tensorflow",
-        requires=("numpy>=1.26.0",),
-        lock=LOCK,
-        cuda=("nvidia-cudnn-cu12==9.10.2.21",),
-        lines=lines,
+        known_requires=("numpy>=1.26.0",),
+        lock_lines=LOCK,
+        cuda_pins=("nvidia-cudnn-cu12==9.10.2.21",),
+        requirements=lines,
         constraints=constraints,
-        program=("/bin/uv", "pip") if uv else ("/env/bin/python", "-m", "pip"),
-        python=("--python", "/env/bin/python") if uv else (),
-        index=(),
+        resolver_command=("/bin/uv", "pip") if uv else ("/env/bin/python", "-m", "pip"),
+        python_options=("--python", "/env/bin/python") if uv else (),
+        index_options=(),
     )
 
 
@@ -69,8 +75,8 @@ def test_uv_first_tries_the_whole_lock(tmp_path: Path) -> None:
     # uv would ignore a preferred version if one of two indexes had no file for this Python.
     assert first["found.txt"] == second["found.txt"] == ""
     assert third["found.txt"] == "".join(f"{line}\n" for line in LOCK)
-    assert resolution == PipResolution(unchanged=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
-    assert resolution.changes(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
+    assert resolution == ResolvedPackages(unchanged=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
+    assert resolution.compare_with_lock(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
 
 
 def test_other_failures_are_not_retried(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         timeouts.append(timeout)
         return OBSERVATION
 
-    monkeypatch.setattr("tfdoctor.examine.tensorflow_run.observe", observe)
+    monkeypatch.setattr("tfdoctor.examine.tensorflow_run.observe_tensorflow", observe)
     return timeouts
 
 
@@ -92,7 +92,7 @@ from tfdoctor.verify import session, target_stages
 from tfdoctor.examine import collect, tensorflow_run
 from tfdoctor.probes import python
 from tfdoctor.facts import Known
-from tfdoctor.system.signals import handle_ending_signals
+from tfdoctor.system.signals import handle_termination_signals
 
 stopped = []
 system = SimpleNamespace(stop=lambda: stopped.append("stop"))
@@ -118,7 +118,7 @@ calls = {
     "verify": lambda: target_stages._compute(run, system, "python", facts),
 }
 try:
-    with handle_ending_signals():
+    with handle_termination_signals():
         calls[sys.argv[1]]()
 except KeyboardInterrupt:
     print("heard", stopped)

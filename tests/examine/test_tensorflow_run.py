@@ -41,7 +41,7 @@ def observe_answer(
 
 def test_failed_opens_in_logs_of_all_versions() -> None:
     failed = find_failed_opens(LOG)
-    assert [(failure.opened, failure.really_missing, failure.line) for failure in failed] == [
+    assert [(failure.requested, failure.missing, failure.line) for failure in failed] == [
         ("libcudnn.so.9", "libfoo.so.1", 1),
         ("libcusolver.so.11", "libcusolver.so.11", 2),
         ("libnvinfer.so.8", "libnvinfer.so.8", 3),
@@ -50,7 +50,7 @@ def test_failed_opens_in_logs_of_all_versions() -> None:
     import_error = find_failed_opens(
         "ImportError: libcublas.so.10.0: cannot open shared object file: No such file or directory"
     )
-    assert [failure.opened for failure in import_error] == ["libcublas.so.10.0"]
+    assert [failure.requested for failure in import_error] == ["libcublas.so.10.0"]
 
 
 def test_no_registered_gpu_names_missing_libraries() -> None:

@@ -13,8 +13,8 @@ from fleet.made import answer
 from tfdoctor.cluster import evaluate_cluster, merge_clusters, parse_cluster
 from tfdoctor.fleet.results import UnusableError, read_result
 from tfdoctor.lint import LintTarget, lint_text
-from tfdoctor.lint.settings import SettingsError, settings_of
-from tfdoctor.render.cluster import cluster_json, render_cluster
+from tfdoctor.lint.settings import SettingsError, parse_settings
+from tfdoctor.render.cluster import make_cluster_json, render_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,10 +84,10 @@ def check_cluster(text: str, *, python: bool = False) -> None:
     """Evaluate and render a cluster as `tfdoctor cluster` does."""
     results = [
         evaluate_cluster(config, source)
-        for source, config in merge_clusters([parse_cluster(text, "x", python=python)])
+        for source, config in merge_clusters([parse_cluster(text, "x", is_python=python)])
     ]
     render_cluster(results, verbose=True)
-    json.dumps(cluster_json(results))
+    json.dumps(make_cluster_json(results))
 
 
 def check_python(value: Any) -> None:
@@ -104,7 +104,7 @@ def check_python(value: Any) -> None:
 def check_settings(value: Any) -> None:
     if isinstance(value, dict):
         with contextlib.suppress(SettingsError):
-            settings_of(value)
+            parse_settings(value)
 
 
 def check_yaml(value: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from faults.harness import HOSTS
 from tfdoctor.cli.check import exit_status
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.facts import Absent, Facts, Unknown
 from tfdoctor.findings import Observation, Report
 from tfdoctor.report.diagnose import diagnose
@@ -23,7 +23,7 @@ NO_ANSWER = Unknown("it did not answer within 8 s", "the target Python")
 @functools.cache
 def healthy() -> Facts:
     recorded = RecordedSystem(HOSTS / "healthy-one-gpu")
-    return survey(recorded, Compat.load(), requested_python=recorded.python)
+    return run_probes(recorded, Compat.load(), requested_python=recorded.python)
 
 
 def make_report(observed: Observation | None = None, **changes: Any) -> Report:
@@ -52,7 +52,7 @@ def test_probe_timeout_exits_with_3(silent: str) -> None:
 
 def test_error_findings_take_precedence() -> None:
     recorded = RecordedSystem(HOSTS / "card-without-driver")
-    facts = survey(recorded, Compat.load(), requested_python=recorded.python)
+    facts = run_probes(recorded, Compat.load(), requested_python=recorded.python)
     report = diagnose(dataclasses.replace(facts, python=NO_ANSWER, tensorflow=NO_ANSWER), Compat.load())
     assert exit_status(report, "error") == 1
 

@@ -33,7 +33,7 @@ def test_waiting_for_the_answer_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -
         analyst.take(2, FAILURE_LOG.encode())
         os.kill(analyst._pid, signal.SIGCONT)
         start_time = time.monotonic()
-        answer = analyst.answer()
+        answer = analyst.wait_for_answer()
         assert time.monotonic() - start_time < running.ANSWER_TIMEOUT_S
     finally:
         analyst.kill()
@@ -48,7 +48,7 @@ def test_stopped_worker_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)
     try:
-        assert analyst.answer() is None
+        assert analyst.wait_for_answer() is None
     finally:
         analyst.kill()
 

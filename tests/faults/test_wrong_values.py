@@ -13,7 +13,7 @@ from cli.planner import Tfdoctor
 from faults.harness import HOSTS
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.running.launch import make_loader_environment
 from tfdoctor.system import RecordedSystem
@@ -90,7 +90,7 @@ def test_specification_of_5000_digits_is_refused(command: str, text: str, tfdoct
     "read",
     [
         versions.parse,
-        versions.numbers,
+        versions.parse_numbers,
         versions.major,
         versions.major_minor,
         versions.parse_capability,
@@ -104,7 +104,7 @@ def test_specification_of_5000_digits_is_refused(command: str, text: str, tfdoct
 def test_versions_are_parsed_or_refused(read: Callable[[str], object], text: str) -> None:
     if hasattr(sys, "set_int_max_str_digits"):
         assert sys.get_int_max_str_digits() == 4300
-    with contextlib.suppress(versions.VersionSyntaxError):  # `numbers` parses the part before a `+`
+    with contextlib.suppress(versions.VersionSyntaxError):  # `parse_numbers` parses the part before a `+`
         read(text)
 
 
@@ -147,10 +147,10 @@ def test_invalid_columns_are_ignored(value: str, tfdoctor: Tfdoctor, monkeypatch
 @pytest.mark.parametrize("host", ["healthy-two-gpus", "hidden-by-minus-one"])
 def test_invalid_variable_crashes_no_check(host: str, name: str, value: str) -> None:
     recorded = RecordedSystem(HOSTS / host)
-    facts = survey(recorded, Compat.load(), requested_python=recorded.python)
+    facts = run_probes(recorded, Compat.load(), requested_python=recorded.python)
     environment = dataclasses.replace(
         facts.environment, variables={**facts.environment.variables, name: value}
     )
     report = diagnose(dataclasses.replace(facts, environment=environment), Compat.load())
-    assert report.counts()["crashed"] == 0
+    assert report.count_outcomes()["crashed"] == 0
     make_loader_environment({name: value})

@@ -17,14 +17,14 @@ from tfdoctor.compat import Compat
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, KernelModule, Known, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.fit import (
-    Card,
     Fit,
+    Gpu,
     Host,
     build_host,
-    can_serve,
+    can_use_release,
     choose_preferred,
     find_best_fit,
-    find_card_reasons,
+    find_gpu_reasons,
     fit_environment,
     list_candidates,
 )
@@ -62,7 +62,7 @@ PYTHONS = ("3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3
 
 
 def make_host(*capabilities: str, **fields: Any) -> Host:
-    cards = tuple(Card(f"a card of {capability}", capability) for capability in capabilities)
+    cards = tuple(Gpu(f"a card of {capability}", capability) for capability in capabilities)
     return Host(cards=cards, **fields)
 
 
@@ -89,7 +89,7 @@ def find_contradictions(facts: Facts) -> Iterator[str]:
             for version in list_named_releases(remedy) - installed:
                 if finding.code in CONSTRAINED_CODES:
                     fits = any(
-                        can_serve(COMPAT, release, machine, own_version)
+                        can_use_release(COMPAT, release, machine, own_version)
                         for release in COMPAT.select(f"=={version}")
                     )
                 else:
@@ -202,9 +202,9 @@ def test_matrix_lists_exactly_the_suitable_releases(capability: str, driver: str
     partial = {row.release.version for row in rows if row.code == "arch-specific"}
     machine = make_host(capability, driver=driver)
     for release in list_candidates(COMPAT):
-        assert (release.version in listed) is not find_card_reasons(COMPAT, release, machine), release.version
+        assert (release.version in listed) is not find_gpu_reasons(COMPAT, release, machine), release.version
     for version in partial:  # the matrix says that some kernels fail
-        assert find_card_reasons(COMPAT, COMPAT.select(version)[0], machine)
+        assert find_gpu_reasons(COMPAT, COMPAT.select(version)[0], machine)
     for option in recommend(COMPAT, Request(), machine).options:
         if option.recipe.value != "ngc":  # NVIDIA's own build of that version
             assert option.tensorflow in listed
@@ -239,7 +239,7 @@ def test_best_release_for_conditions(conditions: dict[str, str], expected: str |
     )
     assert (None if fit is None else fit.release.version) == expected
     if fit is not None:
-        assert can_serve(COMPAT, fit.release, make_host(*cards, **fields), conditions.get("python"))
+        assert can_use_release(COMPAT, fit.release, make_host(*cards, **fields), conditions.get("python"))
 
 
 def test_package_tensorflow_is_preferred() -> None:
@@ -266,7 +266,7 @@ def test_first_without_caveats_is_preferred() -> None:
         fit_environment(COMPAT, release, make_host("12.0")) for release in list_candidates(COMPAT, ">=2.20")
     ]
     assert choose_preferred(iter(())) is None
-    with_caveats = [fit for fit in fits if fit.serious]
+    with_caveats = [fit for fit in fits if fit.serious_count]
     assert with_caveats
     assert choose_preferred(with_caveats) is with_caveats[0]
     without_caveats = Fit(with_caveats[0].release, "3.11", None, (), ())

@@ -10,7 +10,7 @@ from tfdoctor.fit.images import list_fitting_tags
 
 COMPAT = Compat.load()
 CUDA_11_RELEASES = [
-    row for row in COMPAT.releases if row.cuda and versions.numbers(row.cuda) >= (11, 0) and row.gpu
+    row for row in COMPAT.releases if row.cuda and versions.parse_numbers(row.cuda) >= (11, 0) and row.gpu
 ]
 
 
@@ -19,7 +19,7 @@ def test_newest_patch_of_a_cuda_minor_comes_first(release: Release) -> None:
     newest: dict[tuple[str, str], tuple[int, ...]] = {}
     for tag in list_fitting_tags(COMPAT, release):
         minor = (versions.major_minor(tag.cuda), tag.system)
-        patch = (*versions.numbers(tag.cuda), 0)[:3]
+        patch = (*versions.parse_numbers(tag.cuda), 0)[:3]
         assert patch <= newest.setdefault(minor, patch), tag.name
 
 

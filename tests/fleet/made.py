@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from recorded import HOSTS, load_report
 from tfdoctor.fleet import GatheredResults, read_result
-from tfdoctor.render.report import report_json
+from tfdoctor.render.report import make_report_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ UUID_PART = "5b6a-4788"
 
 def answer(host: str, number: int = 0, **changes: Any) -> dict[str, Any]:
     """Return the output of `check --json` on a recorded machine, with GPU identifiers made unique by `number`."""
-    text = json.dumps(report_json(load_report(HOSTS / host))).replace(UUID_PART, f"5b6a-{number:04x}")
+    text = json.dumps(make_report_json(load_report(HOSTS / host))).replace(UUID_PART, f"5b6a-{number:04x}")
     return {**json.loads(text), **changes}
 
 

@@ -16,8 +16,8 @@ from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import GatheredResults, UnusableError, evaluate_fleet, read_result
 from tfdoctor.fleet.codes import FLEET_FINDINGS
-from tfdoctor.render.fleet import fleet_json, render_fleet
-from tfdoctor.render.html.fleet import fleet_html
+from tfdoctor.render.fleet import make_fleet_json, render_fleet
+from tfdoctor.render.html.fleet import make_fleet_html
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs/schemas/fleet.schema.json").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def test_host_with_another_driver_is_reported() -> None:
     unused = next(finding for finding in report.findings if finding.name == "gpu-unused")
     assert (unused.hosts, unused.severity) == (("odd",), Severity.ERROR)
     assert "driver-too-old" in unused.message
-    assert fleet_json(report)["groups"][1]["differs"]["driver"] == "450.80.02"
+    assert make_fleet_json(report)["groups"][1]["differs"]["driver"] == "450.80.02"
 
 
 def test_consequence_of_a_difference_is_not_reported() -> None:
@@ -220,7 +220,7 @@ def test_verdict_is_the_same_in_all_outputs(
     result = answer(HEALTHY)
     result["verdict"] = {**result["verdict"], "gpu_usable": usable, "cause": cause}
     report = evaluate_fleet("ssh", gather_results({"a": result}))
-    screen, page = render_fleet(report), fleet_html(report).decode()
+    screen, page = render_fleet(report), make_fleet_html(report).decode()
     assert message in screen
     assert message in page
     assert f" {word} " in screen.partition("such as")[2]
@@ -290,7 +290,7 @@ def test_control_characters_of_a_host_are_removed() -> None:
     gathered = gather_results({**make_healthy_hosts(3), "odd": odd})
     gathered.add_silent("bad\x1b[2J", "failed", "why\x07")
     report = evaluate_fleet("folder", gathered)
-    for text in (render_fleet(report, verbose=True), fleet_html(report).decode()):
+    for text in (render_fleet(report, verbose=True), make_fleet_html(report).decode()):
         assert "\x1b" not in text
         assert "\x07" not in text
         assert "\u202e" not in text
@@ -313,7 +313,7 @@ def test_any_answer_is_read_or_refused(key: str, value: object) -> None:
         return
     report = evaluate_fleet("folder", gathered)
     render_fleet(report)
-    jsonschema.validate(fleet_json(report), SCHEMA)
+    jsonschema.validate(make_fleet_json(report), SCHEMA)
 
 
 def test_report_of_many_kinds_fits_one_screen() -> None:
@@ -327,8 +327,8 @@ def test_report_of_many_kinds_fits_one_screen() -> None:
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 80
     assert "in 56 more kinds" in screen
-    jsonschema.validate(fleet_json(report), SCHEMA)
-    assert b"odd59" in fleet_html(report)
+    jsonschema.validate(make_fleet_json(report), SCHEMA)
+    assert b"odd59" in make_fleet_html(report)
 
 
 @pytest.mark.parametrize(

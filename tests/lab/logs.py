@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.compat import Compat
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.render.log import log_json
+from tfdoctor.render.log import make_log_json
 
 from . import standins
 from .situations import Bench, Situation, Target, can_mount, situations
@@ -409,7 +409,7 @@ def find_disagreements(printed: LogRun) -> list[str]:
 
 def diagnose_text(log: str) -> dict[str, Any]:
     """Return the JSON answer of `diagnose` for a log."""
-    return log_json(diagnose_log([log.encode()], Compat.load()))
+    return make_log_json(diagnose_log([log.encode()], Compat.load()))
 
 
 def _has_missing(reported: Iterable[str], printed: LogRun) -> bool:

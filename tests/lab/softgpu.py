@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
 from tfdoctor.simulate.compute_libraries import Compilers, LibrarySet, build_computing, make_defines
-from tfdoctor.simulate.sources import COMPUTE, PTX, SOURCES
+from tfdoctor.simulate.sources import COMPUTE_SOURCES, PTX_SOURCES, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ def get_type_size(kind: str) -> int:
 def build_interpreter(cache: Path, flags: Sequence[str] = ()) -> Path:
     """Compile `ptx-run` once for its sources and flags, and return its path."""
     compiler = os.environ.get("CXX") or "c++"
-    sources = sorted(PTX.glob("*.cc"))
+    sources = sorted(PTX_SOURCES.glob("*.cc"))
     digest = hashlib.sha256("\0".join((compiler, *FLAGS, *flags)).encode())
-    for path in sorted(PTX.iterdir()):
+    for path in sorted(PTX_SOURCES.iterdir()):
         digest.update(path.read_bytes())
     program = cache / f"ptx-run-{digest.hexdigest()[:24]}"
     if program.exists():
@@ -76,11 +76,11 @@ def build_libraries(
     compilers = Compilers((os.environ.get("CC") or "cc",), (os.environ.get("CXX") or "c++",))
     library_set = LibrarySet(release.required_libraries, release.cuda, cudnn or release.cudnn)
     error = build_computing(
-        _run_command, compilers, folder, library_set, options=flags, of_c=C_FLAGS[1:], of_cxx=STRICT
+        _run_command, compilers, folder, library_set, options=flags, c_options=C_FLAGS[1:], cxx_options=STRICT
     )
     if error is not None:
         raise RuntimeError(error)
-    shutil.copy2(COMPUTE / "ptxas", folder / "ptxas")
+    shutil.copy2(COMPUTE_SOURCES / "ptxas", folder / "ptxas")
     return folder
 
 
@@ -99,7 +99,7 @@ def list_warnings(cuda: str, cudnn: str) -> str:
         return done.stderr or ("" if done.returncode == 0 else f"{source}: exit status {done.returncode}")
 
     with ThreadPoolExecutor(2) as pool:
-        return "".join(pool.map(compile_file, (*COMPUTE.glob("*.c"), SOURCES / "libcuda.c")))
+        return "".join(pool.map(compile_file, (*COMPUTE_SOURCES.glob("*.c"), SOURCES / "libcuda.c")))
 
 
 def _run_command(command: Sequence[str]) -> str | None:

@@ -63,7 +63,7 @@ def make_file(name: str, times: int) -> tuple[str, str]:
 
 def lint_file(kind: str, text: str) -> None:
     if kind == "cluster":
-        specs = [parse_cluster(text, "x", python=True)]
+        specs = [parse_cluster(text, "x", is_python=True)]
         render_cluster([evaluate_cluster(cluster, source) for source, cluster in merge_clusters(specs)])
     else:
         lint_text(text, kind, LintTarget())
@@ -142,11 +142,14 @@ def test_reached_limit_is_reported() -> None:
 
 def test_cluster_limit_is_reported() -> None:
     text = "".join(SPEC.replace("#", str(n)) for n in range(1001))
-    spec = parse_cluster(text, "x.py", python=True)
-    assert len(spec.written) == 1001
-    assert "more than 1,000 of ClusterSpec: not checked from line 1,001 on" in spec.written[-1].partly
-    large = parse_cluster("x=[" + "1," * (MAX_TOKENS // 2) + "]\n", "x.py", python=True)
-    assert f"more than {MAX_TOKENS:,} words" in large.written[0].partly
+    spec = parse_cluster(text, "x.py", is_python=True)
+    assert len(spec.specifications) == 1001
+    assert (
+        "more than 1,000 of ClusterSpec: not checked from line 1,001 on"
+        in spec.specifications[-1].unknown_note
+    )
+    large = parse_cluster("x=[" + "1," * (MAX_TOKENS // 2) + "]\n", "x.py", is_python=True)
+    assert f"more than {MAX_TOKENS:,} words" in large.specifications[0].unknown_note
 
 
 def test_comment_or_string_is_one_token() -> None:

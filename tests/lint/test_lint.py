@@ -239,7 +239,7 @@ def test_corpus_has_the_expected_findings() -> None:
 )
 def test_lint_and_cluster_report_the_same_faults(members: str, index: str) -> None:
     config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
-    (cluster,) = parse_cluster(config, "text").written
+    (cluster,) = parse_cluster(config, "text").specifications
     faults = {item.name for item in evaluate_cluster(cluster, "text").faults}
     problems, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", LintTarget())
     assert {item.name for item in problems} == faults

@@ -13,10 +13,13 @@ def collect_results(data: bytes, *, each: bool = False) -> list[object]:
     """Return the counts, the events and the processes of a log."""
     splitter = Splitter()
     log = scan([data], CATALOGUE, splitter, each=each)
-    parts = splitter.parts(log)
+    parts = splitter.list_parts(log)
     return [
         log.counts,
         list(log),
-        splitter.more,
-        [(part.label, part.run, part.first, part.kept, part.log.counts, list(part.log)) for part in parts],
+        splitter.extra_process_count,
+        [
+            (part.label, part.run, part.first_line, part.event_count, part.log.counts, list(part.log))
+            for part in parts
+        ],
     ]

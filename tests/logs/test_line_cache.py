@@ -146,13 +146,13 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 def test_few_lines_of_each_kind_are_matched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     matched = []
-    matches = Catalogue.matches
+    matches = Catalogue.iter_matches
 
     def count_calls(self: Catalogue, line: str) -> Iterator[Match]:
         matched.append(line)
         return matches(self, line)
 
-    monkeypatch.setattr(Catalogue, "matches", count_calls)
+    monkeypatch.setattr(Catalogue, "iter_matches", count_calls)
     limit, line = LINES[name]
     rng = random.Random(1)
     data = "".join(
@@ -177,10 +177,10 @@ def test_every_literal_contains_an_anchor() -> None:
 
 
 def test_digits_of_the_abseil_stamp_do_not_matter() -> None:
-    assert CATALOGUE.signatures_by_id["format-absl"].digit_blind
-    assert [m.signature.id for m in CATALOGUE.matches("I0000 00:00:2795275006.158031 7590 a.h:1] b")] == [
-        "format-absl"
-    ]
+    assert CATALOGUE.signatures_by_id["format-absl"].ignores_digits
+    assert [
+        m.signature.id for m in CATALOGUE.iter_matches("I0000 00:00:2795275006.158031 7590 a.h:1] b")
+    ] == ["format-absl"]
 
 
 def test_log_without_source_lines_does_not_load_their_table() -> None:

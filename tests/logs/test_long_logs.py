@@ -24,8 +24,8 @@ from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import Catalogue
-from tfdoctor.render.log import log_json, render_log
-from tfdoctor.render.log_markdown import log_markdown
+from tfdoctor.render.log import make_log_json, render_log
+from tfdoctor.render.log_markdown import make_log_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -190,13 +190,13 @@ def test_lines_that_differ_in_digits_are_matched_rarely(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matched = []
-    matches = Catalogue.matches
+    matches = Catalogue.iter_matches
 
     def count_calls(self: Catalogue, line: str) -> Iterator[Match]:
         matched.append(line)
         return matches(self, line)
 
-    monkeypatch.setattr(Catalogue, "matches", count_calls)
+    monkeypatch.setattr(Catalogue, "iter_matches", count_calls)
     created = CREATED[CREATED.index("gpu_device.cc") :]
     lines = "".join(
         f"I0000 00:00:1700000000.{n:06d}  {n % threads + 10_000} {created.format(n % 4, n % 4)}\n".replace(
@@ -288,7 +288,11 @@ def test_hostile_log_has_bounded_memory_and_output(chunks: list[bytes]) -> None:
     assert memory < 100
     assert report.bytes == sum(map(len, chunks))
     assert len(report.processes) <= 256 + 5
-    for text in (render_log(report, verbose=True), log_markdown(report), json.dumps(log_json(report))):
+    for text in (
+        render_log(report, verbose=True),
+        make_log_markdown(report),
+        json.dumps(make_log_json(report)),
+    ):
         assert len(text) < 400_000
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
 

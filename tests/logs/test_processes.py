@@ -9,10 +9,10 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.logs.processes import label_of
+from tfdoctor.logs.processes import find_label
 from tfdoctor.logs.report import LogReport, diagnose_log
-from tfdoctor.render.log import log_json, render_log
-from tfdoctor.render.log_markdown import log_markdown
+from tfdoctor.render.log import make_log_json, render_log
+from tfdoctor.render.log_markdown import make_log_markdown
 
 COMPAT = Compat.load()
 TIMESTAMP = "2020-05-01 10:00:00.000001: "
@@ -100,7 +100,7 @@ def test_prefix_names_the_process(first: str, second: str, labels: tuple[str, st
 )
 def test_other_prefixes_name_no_process(mark: str) -> None:
     assert make_report(prefix_lines(mark, GPU), prefix_lines(f"{mark}", "Epoch 1/3\n")).processes == ()
-    assert label_of(mark.strip(), GPU) == ""
+    assert find_label(mark.strip(), GPU) == ""
 
 
 def test_single_process_is_not_listed() -> None:
@@ -190,16 +190,16 @@ def test_processes_beyond_the_limit_are_counted() -> None:
     hidden = re.search(r"and (\d+) more processes \(-v\)", screen)
     assert hidden is not None
     assert int(hidden[1]) + screen.count("  ✗ pid") == 300
-    assert "and 260 more" in log_markdown(report)
-    assert log_json(report)["more_processes"] == 44
+    assert "and 260 more" in make_log_markdown(report)
+    assert make_log_json(report)["more_processes"] == 44
 
 
 def test_every_format_lists_the_processes() -> None:
     report = make_report(prefix_lines("(pid=1) ", GPU), prefix_lines("(pid=2) ", UNKNOWN))
-    for text in (render_log(report), log_markdown(report)):
+    for text in (render_log(report), make_log_markdown(report)):
         assert "pid 1" in text
         assert "pid 2" in text
-    (first, second) = log_json(report)["processes"]
+    (first, second) = make_log_json(report)["processes"]
     assert (first["cause"], first["gpu_registered"], first["framework"]) == ("healthy", True, "TensorFlow")
     assert first["devices"][0]["name"] == "GeForce GTX 1080"
     assert (second["cause"], second["devices"], second["line"]) == ("driver-init-unknown", [], 2)

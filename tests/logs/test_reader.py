@@ -14,7 +14,7 @@ from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.render.log import render_log
-from tfdoctor.render.log_markdown import log_markdown
+from tfdoctor.render.log_markdown import make_log_markdown
 
 COMPAT = Compat.load()
 LOG = """\
@@ -111,7 +111,7 @@ def test_nvidia_smi_table_is_not_unwrapped() -> None:
 )
 def test_output_never_has_control_characters(data: bytes) -> None:
     report = diagnose_log([LOG.encode(), data, LOG.encode()], COMPAT)
-    output = render_log(report, verbose=True) + log_markdown(report)
+    output = render_log(report, verbose=True) + make_log_markdown(report)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", output)
 
 

@@ -25,7 +25,7 @@ for_each_signature = pytest.mark.parametrize(
 
 
 def matches_signature(signature: Signature, line: str) -> bool:
-    return any(match.signature is signature for match in CATALOGUE.matches(line))
+    return any(match.signature is signature for match in CATALOGUE.iter_matches(line))
 
 
 @for_each_signature
@@ -80,7 +80,7 @@ def test_every_matching_line_has_a_literal(signature: Signature) -> None:
     for line in (*signature.match, *_make_lines(sre.parse(signature.pattern.pattern))):
         if signature.pattern.search(line) and len(line) <= (signature.longest or MAX_LINE_CHARS):
             tried += 1
-            shape = line.translate(DIGITS) if signature.digit_blind else line
+            shape = line.translate(DIGITS) if signature.ignores_digits else line
             assert any(literal in shape for literal in signature.literals), line
     assert tried
 
@@ -175,7 +175,7 @@ def test_era_has_a_first_and_a_last_minor(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="the first and the last minor"):
         load_signatures(tmp_path)
-    assert {signature.id for signature in CATALOGUE.dated} >= {
+    assert {signature.id for signature in CATALOGUE.signatures_with_era} >= {
         "dso-failed",
         "dso-failed-old",
         "format-classic-core",
@@ -196,5 +196,5 @@ def test_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"line {number}".translate(letters) for number in range(_MAX_SHAPES + 100)]
     for line in lines:
         for _ in range(3):
-            catalogue.candidates(line)
+            catalogue.list_candidates(line)
     assert matched == lines

@@ -16,7 +16,7 @@ from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import identify_sources
-from tfdoctor.render.log import log_json, render_log
+from tfdoctor.render.log import make_log_json, render_log
 
 COMPAT = Compat.load()
 LAB = Path(__file__).parent / "lab"
@@ -79,7 +79,7 @@ def test_source_lines_determine_release_and_commands() -> None:
         assert words in report.root.explanation
     assert release_note(report) == "Only TensorFlow 1.14 has these source lines."
     assert all(evidence.line for finding in report.findings for evidence in finding.evidence)
-    assert log_json(report)["tensorflow_version"] == "1.14"
+    assert make_log_json(report)["tensorflow_version"] == "1.14"
 
 
 def test_wrong_cuda_with_four_gpus() -> None:
@@ -106,7 +106,7 @@ def test_wrong_cuda_with_four_gpus() -> None:
     assert "It has code for Tesla M60." in build.text
     misread = next(item.explanation for item in report.findings if item.title == "Easily misread")
     assert "An XLA_GPU is not a registered GPU" in misread
-    short = render_log(report, room=20)
+    short = render_log(report, max_lines=20)
     assert len(short.splitlines()) <= 20
     assert "An XLA_GPU is not a registered GPU: operations run on the CPU." in short
 

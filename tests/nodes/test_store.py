@@ -12,7 +12,7 @@ import pytest
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes import NodeAnswer
 from tfdoctor.fleet.nodes.store import JOURNAL, Store, make_file_name
-from tfdoctor.system.writing import SCRATCH, scratch_folder
+from tfdoctor.system.writing import SCRATCH_PREFIX, make_scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,11 +118,15 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
 
 def test_folder_of_a_killed_process_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / f"{SCRATCH}dead").mkdir()
-    (tmp_path / f"{SCRATCH}dead" / "file").write_text("")
-    (tmp_path / f"{SCRATCH}link").symlink_to("/usr")
-    with scratch_folder() as first:
-        with scratch_folder() as second:
-            assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, f"{SCRATCH}link"}
+    (tmp_path / f"{SCRATCH_PREFIX}dead").mkdir()
+    (tmp_path / f"{SCRATCH_PREFIX}dead" / "file").write_text("")
+    (tmp_path / f"{SCRATCH_PREFIX}link").symlink_to("/usr")
+    with make_scratch_folder() as first:
+        with make_scratch_folder() as second:
+            assert {path.name for path in tmp_path.iterdir()} == {
+                first.name,
+                second.name,
+                f"{SCRATCH_PREFIX}link",
+            }
         assert first.is_dir()
-    assert [path.name for path in tmp_path.iterdir()] == [f"{SCRATCH}link"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{SCRATCH_PREFIX}link"]

@@ -19,7 +19,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.explain import SITUATIONS, lookup
+from tfdoctor.explain import SITUATIONS, find_entries
 from tfdoctor.findings import Cause
 from tfdoctor.logs.report import diagnose_log
 
@@ -107,10 +107,10 @@ def test_explain_refers_to_the_situation_pages() -> None:
         assert command.startswith("tfdoctor ")
         for query in queries.split():
             with contextlib.suppress(UsageError):
-                lookup(query)  # a rule, a cause or a message with this name: explain prints it
+                find_entries(query)  # a rule, a cause or a message with this name: explain prints it
                 continue
             with pytest.raises(UsageError) as raised:
-                lookup(f"{query} no GPU")
+                find_entries(f"{query} no GPU")
             assert f"docs/situations/{page}.md" in (raised.value.hint or ""), query
 
 
@@ -118,7 +118,7 @@ def test_explain_refers_to_the_situation_pages() -> None:
 def test_explain_commands_of_pages_work(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for query in re.findall(r'`tfdoctor explain "([^"`]+)"`', text):
-        assert lookup(query).query == query
+        assert find_entries(query).query == query
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/situations/")])

@@ -13,7 +13,7 @@ import pytest
 
 import tfdoctor.payload
 from tfdoctor.facts import Known, value_of
-from tfdoctor.facts.python import Choice
+from tfdoctor.facts.python import PythonChoice
 from tfdoctor.probes import driver, python
 from tfdoctor.system import LiveSystem, payloads
 from tfdoctor.system.payloads import run_payload
@@ -51,7 +51,7 @@ on_every_python = pytest.mark.parametrize("version", PYTHONS)
 @on_every_python
 def test_probe_returns_the_facts_of_the_interpreter(version: str) -> None:
     path = PYTHONS[version]
-    facts, _ = python.probe(LiveSystem(), Choice(path, path), is_requested=True, timeout=60)
+    facts, _ = python.probe(LiveSystem(), PythonChoice(path, path), is_requested=True, timeout=60)
     assert isinstance(facts, Known)
     if version in VERSIONS:
         assert facts.value.version.startswith(f"{version}.")
@@ -71,7 +71,7 @@ class SystemWithoutPython(LiveSystem):
 def test_every_python_reports_its_glibc(version: str) -> None:
     """Without the glibc version the loader is not simulated and no library is resolved."""
     path = PYTHONS[version]
-    facts, _ = python.probe(LiveSystem(), Choice(path, path), is_requested=True, timeout=60)
+    facts, _ = python.probe(LiveSystem(), PythonChoice(path, path), is_requested=True, timeout=60)
     assert isinstance(facts, Known)
     assert f"glibc {facts.value.glibc}" == os.confstr("CS_GNU_LIBC_VERSION")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.facts import value_of
-from tfdoctor.facts.python import Choice
+from tfdoctor.facts.python import PythonChoice
 from tfdoctor.probes import python
 from tfdoctor.system import LiveSystem
 
@@ -54,7 +54,9 @@ def install(site: Path, name: str, version: str, files: dict[str, bytes], *, mod
 def probe_facts(version: str, site: Path) -> PythonFacts:
     system = LiveSystem(env={**os.environ, "PYTHONPATH": str(site)})
     facts = value_of(
-        python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), is_requested=True, timeout=60)[0]
+        python.probe(system, PythonChoice(PYTHONS[version], PYTHONS[version]), is_requested=True, timeout=60)[
+            0
+        ]
     )
     assert facts is not None
     return facts
@@ -100,7 +102,7 @@ def test_missing_truncated_and_replaced_files(version: str, tmp_path: Path) -> N
     (folder / "libgone.so.12").unlink()
     (folder / "libcut.so.12").write_bytes(make_elf(9000)[:5000])
     (folder / "libother.so.12").write_bytes(make_elf(8000))
-    wheel = probe_facts(version, tmp_path).distribution("nvidia-cublas-cu12")
+    wheel = probe_facts(version, tmp_path).find_distribution("nvidia-cublas-cu12")
     assert wheel is not None
     assert wheel.files == tuple(files)
     assert wheel.lost == ("nvidia/cublas/lib/libgone.so.12",)
@@ -122,13 +124,13 @@ def test_hostile_records_are_read_with_limits(tmp_path: Path) -> None:
         b"a.so,,\n" * 9999,
     ):
         record.write_bytes(content)
-        wheel = probe_facts(version, tmp_path).distribution("nvidia-cublas-cu12")
+        wheel = probe_facts(version, tmp_path).find_distribution("nvidia-cublas-cu12")
         assert wheel is not None
         assert len(wheel.files) <= 400
         assert not any(path.startswith(("/", "..")) for path in wheel.files)
     record.unlink()
     os.mkfifo(record)
-    assert probe_facts(version, tmp_path).distribution("nvidia-cublas-cu12") is not None
+    assert probe_facts(version, tmp_path).find_distribution("nvidia-cublas-cu12") is not None
 
 
 def test_nvidia_pins_of_other_packages_are_read(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_nvidia_pins_of_other_packages_are_read(tmp_path: Path) -> None:
     metadata.write_text(
         f"Name: torch\nVersion: 2.5.1\nRequires-Dist: filelock\nRequires-Dist: {pin}\n\n", encoding="utf-8"
     )
-    torch = probe_facts(next(iter(PYTHONS)), tmp_path).distribution("torch")
+    torch = probe_facts(next(iter(PYTHONS)), tmp_path).find_distribution("torch")
     assert torch is not None
     assert torch.pins == (pin,)
     assert torch.requires == ()
@@ -160,7 +162,7 @@ def test_file_newer_than_its_record_is_hashed(version: str, tmp_path: Path) -> N
     for name in ("older", "damaged"):
         (tmp_path / f"numpy/linalg/{name}.so").write_bytes(make_elf(5000)[:4000].ljust(5000, b"\1"))
     os.utime(tmp_path / "numpy/linalg/older.so", (time.time() - 2000,) * 2)
-    numpy = probe_facts(version, tmp_path).distribution("numpy")
+    numpy = probe_facts(version, tmp_path).find_distribution("numpy")
     assert numpy is not None
     assert [(file.path, file.what) for file in numpy.differs] == [("numpy/linalg/damaged.so", "altered")]
 
@@ -174,7 +176,7 @@ def test_shadowing_tensorflow_py_is_reported(version: str, tmp_path: Path) -> No
     for folders, hides in (("code:site", True), ("site:code", False)):
         python_path = ":".join(str(tmp_path / name) for name in folders.split(":"))
         system = LiveSystem(env={**os.environ, "PYTHONPATH": python_path})
-        choice = Choice(PYTHONS[version], PYTHONS[version])
+        choice = PythonChoice(PYTHONS[version], PYTHONS[version])
         tensorflow = value_of(python.probe(system, choice, is_requested=True, timeout=60)[1])
         assert tensorflow is not None
         assert tensorflow.shadowed_by == (str(tmp_path / "code" / "tensorflow.py") if hides else None)
@@ -195,7 +197,7 @@ def test_object_replaced_by_other_content_is_altered(version: str, tmp_path: Pat
     arm = bytearray(make_elf(4000))
     arm[18] = 0x28
     (tmp_path / "tensorflow/arm.so").write_bytes(arm)
-    tensorflow = probe_facts(version, tmp_path).distribution("tensorflow")
+    tensorflow = probe_facts(version, tmp_path).find_distribution("tensorflow")
     assert tensorflow is not None
     assert {file.path.partition("/")[2]: file.what for file in tensorflow.differs} == {
         "zeros.so": "altered",
@@ -214,7 +216,7 @@ def test_module_in_an_archive_shadows_a_later_one(version: str, tmp_path: Path) 
     text.write_bytes(b"no archive")
     path = f"{text}:{archive}:{tmp_path / 'site'}"
     system = LiveSystem(env={**os.environ, "PYTHONPATH": path})
-    choice = Choice(PYTHONS[version], PYTHONS[version])
+    choice = PythonChoice(PYTHONS[version], PYTHONS[version])
     facts = value_of(python.probe(system, choice, is_requested=True, timeout=60)[0])
     assert facts is not None
     assert {shadow.taken for shadow in facts.shadows if shadow.name == "six"} == {f"{archive}/six.py"}
@@ -260,7 +262,7 @@ def test_requirements_after_a_multiline_licence_are_read(version: str, tmp_path:
         "Requires-Dist: numpy >1.20\n\nRequires-Dist: a text\n",
         encoding="utf-8",
     )
-    ml_dtypes = probe_facts(version, tmp_path).distribution("ml-dtypes")
+    ml_dtypes = probe_facts(version, tmp_path).find_distribution("ml-dtypes")
     assert ml_dtypes is not None
     assert ml_dtypes.requires == ("numpy >1.20",)
 
@@ -272,7 +274,7 @@ def test_file_shadows_a_namespace_package(version: str, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "google.py").write_bytes(b"")
     path = f"{tmp_path / 'code'}:{tmp_path / 'site'}"
-    choice = Choice(PYTHONS[version], PYTHONS[version])
+    choice = PythonChoice(PYTHONS[version], PYTHONS[version])
     facts = value_of(
         python.probe(
             LiveSystem(env={**os.environ, "PYTHONPATH": path}), choice, is_requested=True, timeout=60

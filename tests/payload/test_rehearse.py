@@ -10,15 +10,15 @@ import pytest
 
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.facts import Absent, Known, Unknown
-from tfdoctor.facts.imports import Oddity
-from tfdoctor.facts.python import Choice
+from tfdoctor.facts.imports import RehearsalReason
+from tfdoctor.facts.python import PythonChoice
 from tfdoctor.probes import python, rehearsal
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ODD = (Oddity("a", "it is odd"),)
+ODD = (RehearsalReason("a", "it is odd"),)
 
 
 def rehearse(folder: Path, *modules, sources=(), keras=(), version="", timeout=60, variables=None):
@@ -26,7 +26,9 @@ def rehearse(folder: Path, *modules, sources=(), keras=(), version="", timeout=6
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(folder), **(variables or {})}
     system = LiveSystem(env=env, cwd=str(folder))
     interpreter = PYTHONS[version] if version else sys.executable
-    facts, _ = python.probe(system, Choice(str(interpreter), str(interpreter)), is_requested=True, timeout=60)
+    facts, _ = python.probe(
+        system, PythonChoice(str(interpreter), str(interpreter)), is_requested=True, timeout=60
+    )
     return rehearsal.probe(
         system, facts.value, modules, sources, ODD, keras, version="2.99.1", timeout=timeout
     )
@@ -162,7 +164,7 @@ def test_generated_source_is_executed(tmp_path: Path) -> None:
 def test_missing_interpreter_gives_no_rehearsal(tmp_path: Path) -> None:
     system = LiveSystem()
     facts, _ = python.probe(
-        system, Choice(str(sys.executable), str(sys.executable)), is_requested=True, timeout=60
+        system, PythonChoice(str(sys.executable), str(sys.executable)), is_requested=True, timeout=60
     )
     moved = replace(facts.value, executable=str(tmp_path / "python"))
     assert isinstance(rehearsal.probe(system, moved, (("a", ()),), (), ODD, timeout=9), Absent)

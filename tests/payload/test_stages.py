@@ -16,7 +16,7 @@ import pytest
 from payload.test_pythons import PYTHONS
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import PAYLOAD, Limits, PayloadAnswer, read_answer
+from tfdoctor.verify.stages import PAYLOAD_STAGES, Limits, PayloadAnswer, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -276,7 +276,7 @@ def stages(tmp_path: Path) -> StagesRunner:
 @pytest.mark.parametrize("version", PYTHONS)
 def test_every_stage_passes_on_every_python(stages: StagesRunner, version: str) -> None:
     run = stages(python=PYTHONS[version])
-    assert run.statuses() == dict.fromkeys(PAYLOAD, "passed"), run.answer.error
+    assert run.statuses() == dict.fromkeys(PAYLOAD_STAGES, "passed"), run.answer.error
     assert run.answer.devices == ("/physical_device:GPU:0", "/physical_device:GPU:1")
     assert run.answer.format_computed() == ["GPU:0 ok", "GPU:1 ok"]
     assert run.answer.topology == "GPU0 GPU1\ntopo -m\n"

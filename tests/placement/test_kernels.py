@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.placement import Placement, evaluate_placement, find_era, needs_kernels, read_placement
-from tfdoctor.render.placement import placement_json, render_placement
+from tfdoctor.placement import Placement, evaluate_placement, infer_era, needs_kernels, read_placement
+from tfdoctor.render.placement import make_placement_json, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
 LOG_PREFIX = "2022-09-29 10:00:00.123456: I tensorflow/core/common_runtime/"
@@ -41,7 +41,7 @@ def evaluate(text: str, era: str | None) -> Placement:
 
 
 def list_kernels(text: str, era: str | None) -> Any:
-    return placement_json(evaluate(text, era))["kernels"]
+    return make_placement_json(evaluate(text, era))["kernels"]
 
 
 MIXED = (
@@ -78,10 +78,10 @@ def test_log_of_tensorflow_2_20() -> None:
     """
     log = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
     log_placement = read_placement([log])
-    era = find_era(log_placement.said, COMPAT)
+    era = infer_era(log_placement.said, COMPAT)
     assert era == "2.20"
     answer = evaluate_placement(log_placement, kernels=COMPAT.kernels, era=era)
-    result = placement_json(answer)
+    result = make_placement_json(answer)
     assert [(row["op"], row["wanted"], row["reason"]) for row in result["refused"]] == [
         ("StringLength", "GPU:0", "no-kernel"),
         ("StringLength", "GPU:1", "no-such-device"),
@@ -217,29 +217,29 @@ def test_little_of_a_long_log_is_kept_for_the_release() -> None:
 
 
 def test_stated_release_is_used() -> None:
-    assert find_era(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
-    assert find_era(b"step 1 loss 2.0\n", COMPAT) is None
+    assert infer_era(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
+    assert infer_era(b"step 1 loss 2.0\n", COMPAT) is None
 
 
 @pytest.mark.parametrize("version", ["2.10.0+nv22.12", "2.11.0-dev20221005"])
 def test_custom_build_has_no_known_kernels(version: str) -> None:
     assert (
-        find_era(f"TensorFlow version: {version}\n".encode() + format_created_device().encode(), COMPAT)
+        infer_era(f"TensorFlow version: {version}\n".encode() + format_created_device().encode(), COMPAT)
         is None
     )
-    assert find_era(format_created_device().encode(), COMPAT) == "2.10"
+    assert infer_era(format_created_device().encode(), COMPAT) == "2.10"
 
 
 def test_nvidia_container_has_no_known_kernels() -> None:
     assert (
-        find_era(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + format_created_device().encode(), COMPAT)
+        infer_era(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + format_created_device().encode(), COMPAT)
         is None
     )
 
 
 def test_unknown_source_line_means_another_build() -> None:
     assert (
-        find_era(
+        infer_era(
             b"TensorFlow version: 2.10.0\n" + format_created_device().replace("1616", "99").encode(), COMPAT
         )
         is None
@@ -256,8 +256,8 @@ def test_two_releases_in_one_log_give_none() -> None:
             "core/common_runtime/gpu/gpu_device.cc:1858] Adding visible gpu devices: 0",
         )
     )
-    assert find_era(new, COMPAT) == "2.20"
-    assert find_era(old.encode() + new, COMPAT) is None
+    assert infer_era(new, COMPAT) == "2.20"
+    assert infer_era(old.encode() + new, COMPAT) is None
 
 
 def test_kernels_are_needed_if_operations_ran_elsewhere() -> None:
@@ -284,7 +284,7 @@ def format_copy_warning(op: str, expected: str, actual: str) -> str:
 
 
 def list_copies(text: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in placement_json(evaluate(text, None))["copies"]]
+    return [tuple(row.values()) for row in make_placement_json(evaluate(text, None))["copies"]]
 
 
 def test_copy_warnings_are_counted() -> None:

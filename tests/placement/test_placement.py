@@ -15,7 +15,7 @@ from tfdoctor.placement import Placement, evaluate_placement, read_placement
 from tfdoctor.placement.models import OTHER_OPERATIONS
 from tfdoctor.placement.reader import MAX_OPERATION_PAIRS, MAX_SEEN_LINES, Reader
 from tfdoctor.placement.rejections import shorten_device
-from tfdoctor.render.placement import placement_json, placement_svg, render_placement
+from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "placement"
@@ -346,7 +346,7 @@ def test_hostile_text_is_escaped() -> None:
         f"Device mapping:\n{JOB}/device:GPU:0 -> device: 0, name: \x1b[31m<b>&x, pci bus id: 0000:02:00.0\n"
     )
     assert "\x1b" not in render_placement(placement)
-    assert "<b>" not in placement_svg(placement)
+    assert "<b>" not in make_placement_svg(placement)
 
 
 def test_random_bytes_are_handled() -> None:
@@ -360,16 +360,16 @@ def test_random_bytes_are_handled() -> None:
     for _ in range(300):
         data = b"".join(rng.choice(pieces) for _ in range(60))
         placement = read(data, rng.choice((7, 100, 1 << 16)))
-        json.dumps(placement_json(placement))
+        json.dumps(make_placement_json(placement))
         render_placement(placement, verbose=True, width=rng.choice((20, 80)))
-        placement_svg(placement)
+        make_placement_svg(placement)
 
 
 @pytest.mark.parametrize(
     "case", sorted(CORPUS.iterdir()) if CORPUS.is_dir() else [], ids=lambda path: path.name
 )
 def test_corpus_has_the_expected_placement(case: Path) -> None:
-    result = placement_json(read((case / "log.txt").read_bytes()))
+    result = make_placement_json(read((case / "log.txt").read_bytes()))
     for key, expected in json.loads((case / "truth.json").read_text(encoding="utf-8")).items():
         actual = result[key]
         if isinstance(expected, list) and expected and isinstance(expected[0], dict):
@@ -383,9 +383,9 @@ def test_memory_for_operation_names_is_bounded() -> None:
     reader = Reader()
     line = "Executing op Own%d in device /job:localhost/replica:0/task:0/device:GPU:0\n"
     for start in range(0, 60_000, 1000):
-        reader.take("".join(line % number for number in range(start, start + 1000)).encode())
-    assert len(reader.executed) == MAX_OPERATION_PAIRS + 1
-    log_placement = reader.end()
+        reader.count_block("".join(line % number for number in range(start, start + 1000)).encode())
+    assert len(reader.executed_counts) == MAX_OPERATION_PAIRS + 1
+    log_placement = reader.finish()
     assert log_placement.lines == 60_000
     assert (log_placement.count_others, log_placement.left_out) == (40_000, ())
 
@@ -395,16 +395,16 @@ def test_operations_beyond_the_limit_are_reported() -> None:
     few = "".join(line.format(n, n % 2) for n in range(MAX_OPERATION_PAIRS + 5))
     placement = evaluate_placement(read_placement([few.encode()]))
     assert placement.summary == f"All {MAX_OPERATION_PAIRS + 5:,} operations ran on GPU:0 and GPU:1."
-    assert placement_json(placement)["left_out"] == {}
-    assert {"op": OTHER_OPERATIONS, "device": "GPU:0", "count": 3} in placement_json(placement)["ops"]
-    for text in (render_placement(placement, width=300), placement_svg(placement)):
+    assert make_placement_json(placement)["left_out"] == {}
+    assert {"op": OTHER_OPERATIONS, "device": "GPU:0", "count": 3} in make_placement_json(placement)["ops"]
+    for text in (render_placement(placement, width=300), make_placement_svg(placement)):
         assert f"5 operations of further kinds are counted as {OTHER_OPERATIONS}." in text
     many = few + "".join(line.format(n, n) for n in range(MAX_OPERATION_PAIRS, 2 * MAX_OPERATION_PAIRS + 8))
     placement = evaluate_placement(read_placement([many.encode()]))
-    left_out = placement_json(placement)["left_out"]
+    left_out = make_placement_json(placement)["left_out"]
     assert left_out["operations"] > 0
     assert sum(placement.found.totals.values()) + left_out["operations"] == many.count("\n")
-    for text in (render_placement(placement, width=300), placement_svg(placement)):
+    for text in (render_placement(placement, width=300), make_placement_svg(placement)):
         assert f"{left_out['operations']:,} operations" in text
     assert "All" not in placement.summary
 
@@ -431,10 +431,10 @@ READER_LINES = [
 def test_bulk_counting_matches_line_by_line(pieces: list[list[str]]) -> None:
     fast, slow = Reader(), Reader()
     for lines in pieces:
-        fast.take("".join(lines).encode())
+        fast.count_block("".join(lines).encode())
         with mock.patch.object(Reader, "_take_executed", return_value=False):
-            slow.take("".join(lines).encode())
-    assert fast.end() == slow.end()
+            slow.count_block("".join(lines).encode())
+    assert fast.finish() == slow.finish()
 
 
 def test_known_operations_are_counted_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from plan import brute
 from tfdoctor.compat import Compat
-from tfdoctor.fit import Card, Host
+from tfdoctor.fit import Gpu, Host
 from tfdoctor.plan import recommend
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def list_machines(system: str = "linux") -> list[brute.BruteMachine]:
 
 @cache
 def make_host(machine: brute.BruteMachine) -> Host:
-    cards = tuple(Card(f"compute capability {card}", card) for card in machine.cards)
-    return Host(cards, machine.driver, wsl=machine.windows)
+    cards = tuple(Gpu(f"compute capability {card}", card) for card in machine.cards)
+    return Host(cards, machine.driver, is_wsl=machine.windows)
 
 
 @contextmanager

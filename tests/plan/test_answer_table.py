@@ -12,9 +12,9 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.fit import Host
 from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.answer_table import ANY_CARD, AnswerTable, replace_placeholders
+from tfdoctor.plan.answer_table import ANY_GPU, AnswerTable, replace_placeholders
 from tfdoctor.plan.answer_table_builder import build_answer_table
-from tfdoctor.plan.arguments import address_commands, find_named_card
+from tfdoctor.plan.arguments import add_machine_arguments, find_named_card
 from tfdoctor.render.html.explorer import pack_table
 
 MINORS = ("2.21", "2.10", "1.15")
@@ -36,7 +36,7 @@ def list_drivers(table: AnswerTable) -> list[str]:
     }
     neighbours = set()
     for item in exact:
-        *front, last = versions.numbers(item)
+        *front, last = versions.parse_numbers(item)
         neighbours |= {".".join(map(str, (*front, last + delta))) for delta in (-1, 1) if last + delta >= 0}
         neighbours.add(f"{item}.1")
     return sorted({*exact, *neighbours, "", "100", "537", "535.183.01", "0525", "999.9"})
@@ -58,7 +58,7 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
         host: Host = dataclasses.replace(host_system.host, cards=cards, driver=driver or None)
         answer = recommend(compat, Request(minor, python or None), host, nearest=False)
         if host_system.names_machine:
-            answer = address_commands(answer, [card] if card else [], driver or None)
+            answer = add_machine_arguments(answer, [card] if card else [], driver or None)
         options, reasons, _ = table.answers[table.find_answer(system, minor, python, capability, driver)]
         table_options = [table.options[number] for number in options]
 
@@ -75,8 +75,10 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
         ], case
         for item, option in zip(table_options, answer.options, strict=True):
             assert tuple(map(text, item[7])) == option.commands, case
-            assert [*map(text, item[8])] == [caveat.text for caveat in option.caveats if caveat.serious]
-            assert [*map(text, item[9])] == [caveat.text for caveat in option.caveats if not caveat.serious]
+            assert [*map(text, item[8])] == [caveat.text for caveat in option.caveats if caveat.is_serious]
+            assert [*map(text, item[9])] == [
+                caveat.text for caveat in option.caveats if not caveat.is_serious
+            ]
         planner_reasons = {reason.text for item in answer.rejected for reason in item.reasons}
         assert bool(reasons) is (answer.conflict is not None), case
         assert {text(number) for number in reasons} <= planner_reasons, case
@@ -97,7 +99,7 @@ def test_ambiguous_card_names_are_left_out() -> None:
     names = {name for card_names in table.cards.values() for name in card_names}
     compat = Compat.load()
     assert len(names) > 500
-    assert not any(find_named_card(compat, name).others for name in sorted(names)[::40])
+    assert not any(find_named_card(compat, name).other_capabilities for name in sorted(names)[::40])
 
 
 def test_card_is_listed_once() -> None:
@@ -117,6 +119,6 @@ def test_packed_table_has_an_answer_for_each_driver() -> None:
         runs = [run.partition(".") for run in row.split(" ")]
         assert sum(int(times or "1", 36) for _, _, times in runs) in {*places, 1}
         assert all(0 <= int(answer, 36) < len(packed["answers"]) for answer, _, _ in runs)
-    without_card = [key for key in table.cells if key[3] == ANY_CARD]
-    assert ("linux", "2.21", "2.7", ANY_CARD) in without_card
-    assert ("macos", "2.21", "3.11", ANY_CARD) in without_card
+    without_card = [key for key in table.cells if key[3] == ANY_GPU]
+    assert ("linux", "2.21", "2.7", ANY_GPU) in without_card
+    assert ("macos", "2.21", "3.11", ANY_GPU) in without_card

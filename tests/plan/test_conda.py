@@ -21,7 +21,7 @@ def test_old_releases_have_a_conda_option(version: str) -> None:
     answer = recommend_for(version)
     option = find_option(answer, Recipe.CONDA_CUDA)
     assert answer.options[0].recipe is not Recipe.CONDA_CUDA
-    assert option.serious > answer.options[0].serious
+    assert option.serious_count > answer.options[0].serious_count
     assert any("this recipe is untested" in caveat.text for caveat in option.caveats)
     assert option.conda is not None
     assert option.conda.packages == (
@@ -52,7 +52,7 @@ def test_release_sheet_agrees_on_conda(version: str) -> None:
     release = RELEASES[version]
     steps = make_sheet(
         COMPAT, select_rows(COMPAT, MatrixQuery(tf=f"=={version}", package=release.package))
-    ).steps
+    ).remedies
     conda_steps = [step for step in steps if any("conda-cuda" in command for command in step.commands)]
     options = recommend_for(f"=={version}", recipe=Recipe.CONDA_CUDA).options
     assert bool(conda_steps) is bool(options)

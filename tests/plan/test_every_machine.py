@@ -32,12 +32,12 @@ def rank(answer: Recommendation) -> tuple[int, object]:
     if not answer.options:
         return (99, ())
     option = answer.options[0]
-    return (option.serious, tuple(-number for number in option.release.parsed.release))
+    return (option.serious_count, tuple(-number for number in option.release.parsed.release))
 
 
 def get_top(answer: Recommendation) -> tuple[str, int] | None:
     option = answer.options[0] if answer.options else None
-    return None if option is None else (option.tensorflow, option.serious)
+    return None if option is None else (option.tensorflow, option.serious_count)
 
 
 def find_top(installations: list[brute.Installation]) -> tuple[str, int] | None:
@@ -62,8 +62,8 @@ def find_disagreements(machine: brute.BruteMachine, python: str) -> Iterator[str
             yield f"{machine} {method}: offers {[option.recipe.value for option in unrestricted.options]}"
         for option in unrestricted.options:
             expected = find_top([item for item in matching if item.recipe == option.recipe.value])
-            if (option.tensorflow, option.serious) != expected:
-                yield f"{machine} {option.recipe.value}: {option.tensorflow} {option.serious}, found {expected}"
+            if (option.tensorflow, option.serious_count) != expected:
+                yield f"{machine} {option.recipe.value}: {option.tensorflow} {option.serious_count}, found {expected}"
         for tf in PREFIXES:
             restricted = recommend(COMPAT, Request(tensorflow=tf, method=method), host)
             allowed = [item for item in matching if item.version.startswith(f"{tf}.")]

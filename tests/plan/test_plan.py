@@ -15,7 +15,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.fit import Card, Host, constraints
+from tfdoctor.fit import Gpu, Host, constraints
 from tfdoctor.plan import (
     Method,
     Option,
@@ -77,7 +77,7 @@ MACHINE_CAUSES = frozenset({Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.DRIVER_T
 
 
 def make_host(*capabilities: str, driver: str | None = None, **fields: Any) -> Host:
-    cards = tuple(Card(f"a card of {capability}", capability) for capability in capabilities)
+    cards = tuple(Gpu(f"a card of {capability}", capability) for capability in capabilities)
     return Host(cards=cards, driver=driver, **fields)
 
 
@@ -134,7 +134,7 @@ def check_answer(answer: Recommendation) -> None:
     if answer.conflict is not None:
         assert answer.conflict.reasons
         texts += answer.conflict.reasons
-        texts += [caveat for item in answer.conflict.nearest for caveat in item.option.caveats]
+        texts += [caveat for item in answer.conflict.suggestions for caveat in item.option.caveats]
     texts += [caveat for option in answer.options for caveat in option.caveats]
     for item in texts:
         assert isinstance(item.cause, Cause)
@@ -181,7 +181,7 @@ def test_minors_on_unusual_machines(machine: Host) -> None:
 
 
 def test_reason_with_a_wrong_source_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constraints, "format_row", lambda _: "tensorflow.json: nothing 0.0")
+    monkeypatch.setattr(constraints, "format_release_source", lambda _: "tensorflow.json: nothing 0.0")
     with pytest.raises(AssertionError):
         check_answer(recommend_for("1.14", make_host("8.9")))
 
@@ -264,8 +264,8 @@ def test_all_plans_pass_check() -> None:
 @pytest.mark.parametrize(
     ("name", "version", "machine"),
     [
-        ("check_cards", "2.21.0", make_host("5.0", driver="570.86.10")),
-        ("check_cards", "2.18.1", make_host("12.0", driver="570.86.10")),
+        ("check_gpus", "2.21.0", make_host("5.0", driver="570.86.10")),
+        ("check_gpus", "2.18.1", make_host("12.0", driver="570.86.10")),
         ("check_driver", "2.21.0", make_host("7.0", driver="470.82.01")),
         ("check_driver", "2.10.1", make_host("7.0", driver="418.39")),
     ],
@@ -289,7 +289,7 @@ def test_unknown_machine_gives_no_machine_reason(recipe: Recipe) -> None:
         if isinstance(answer, Rejected):
             assert not MACHINE_CAUSES & {reason.cause for reason in answer.reasons}, release.version
         else:
-            assert not {caveat.cause for caveat in answer.caveats if caveat.serious} & MACHINE_CAUSES, (
+            assert not {caveat.cause for caveat in answer.caveats if caveat.is_serious} & MACHINE_CAUSES, (
                 release.version
             )
 
@@ -326,14 +326,16 @@ def test_tensorflow_1_14_on_ada() -> None:
     assert conflict_causes(answer)[0] is Cause.GPU_TOO_NEW
     assert answer.conflict is not None
     bases = [
-        request.option.base.image for request in answer.conflict.nearest if request.option.base is not None
+        request.option.base.image
+        for request in answer.conflict.suggestions
+        if request.option.base is not None
     ]
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in bases
     older = recommend_for("1.14", make_host("8.6", driver="470.82.01")).conflict
     assert older is not None
     ngc = [
         request.option.base.image
-        for request in older.nearest
+        for request in older.suggestions
         if request.option.recipe is Recipe.NGC
         if request.option.base
     ]
@@ -347,10 +349,10 @@ def test_blackwell_prefers_a_build_with_its_code() -> None:
     assert best.base.image == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3", (
         "the one build with machine code for it"
     )
-    assert not best.serious
+    assert not best.serious_count
     for option in answer.options[1:]:
         assert COMPAT.code_for(option.release, "12.0") == "jit"
-        assert option.serious
+        assert option.serious_count
     assert (
         conflict_causes(recommend_for("2.19", make_host("12.0", driver="570.86.10")))[0] is Cause.GPU_TOO_NEW
     )
@@ -384,7 +386,7 @@ def test_python_without_a_wheel_is_rejected() -> None:
     assert conflict_causes(answer)[0] is Cause.NO_MATCHING_WHEEL
     assert answer.conflict is not None
     assert "3.10" in answer.conflict.reasons[0].text
-    assert any(request.option.python == "3.10" for request in answer.conflict.nearest)
+    assert any(request.option.python == "3.10" for request in answer.conflict.suggestions)
 
 
 def test_tensorflow_2_4_has_no_cuda_wheels() -> None:
@@ -408,7 +410,7 @@ def test_old_driver_limits_the_release() -> None:
     too_new = recommend_for(None, make_host("8.6", driver="390"))
     assert Cause.DRIVER_TOO_OLD in conflict_causes(too_new)
     assert too_new.conflict is not None
-    assert any("driver" in request.text for request in too_new.conflict.nearest)
+    assert any("driver" in request.text for request in too_new.conflict.suggestions)
 
 
 @pytest.mark.parametrize(
@@ -424,11 +426,11 @@ def test_unsupported_systems_have_a_conflict(machine: Host, cause: Cause) -> Non
         answer = recommend_for(tensorflow, machine)
         assert conflict_causes(answer)[0] is cause
         assert answer.conflict is not None
-        assert not answer.conflict.nearest
+        assert not answer.conflict.suggestions
 
 
 def test_windows_has_containers_only() -> None:
-    machine = Host(cards=(Card("RTX 3060", "8.6"),), driver="576.02", system="Windows", machine="AMD64")
+    machine = Host(cards=(Gpu("RTX 3060", "8.6"),), driver="576.02", system="Windows", machine="AMD64")
     answer = recommend_for("2.15", machine)
     assert {option.method for option in answer.options} == {Method.CONTAINER}
     pip_answer = recommend_for("2.15", machine, method=Method.PIP)
@@ -496,7 +498,7 @@ def test_yanked_release_needs_an_explicit_request() -> None:
     assert not any(option.release.yanked for option in recommend_for(None).options)
     for release in yanked:
         assert all(
-            any("yanked" in caveat.text and caveat.serious for caveat in option.caveats)
+            any("yanked" in caveat.text and caveat.is_serious for caveat in option.caveats)
             for option in recommend_for(release.version).options
         )
 
@@ -593,8 +595,8 @@ def test_image_without_caveats_is_preferred() -> None:
     option = find_option(recommend_for("1.15", make_host("8.0", driver="525.60.13")), Recipe.NGC)
     assert option.base is not None
     assert option.base.image == "nvcr.io/nvidia/tensorflow:21.10-tf1-py3"
-    assert not option.serious
+    assert not option.serious_count
     newer = find_option(recommend_for("1.15", make_host("9.0", driver="525.60.13")), Recipe.NGC)
     assert newer.base is not None
     assert newer.base.image == "nvcr.io/nvidia/tensorflow:23.03-tf1-py3", "the older ones have no code for it"
-    assert newer.serious
+    assert newer.serious_count

@@ -16,10 +16,10 @@ from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Card, Host, Reason
+from tfdoctor.fit import Gpu, Host, Reason
 from tfdoctor.plan import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
 from tfdoctor.plan.arguments import check_python, make_plan
-from tfdoctor.render.plan import recommendation_json, render_recommendation
+from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.report.diagnose import diagnose
 
 COMPAT = Compat.load()
@@ -59,7 +59,7 @@ def test_request_gets_the_expected_release(wish: RequestCase) -> None:
     if wish.answer == "arm64":
         assert answer.conflict is not None
         assert [reason.cause for reason in answer.conflict.reasons] == [Cause.CPU_ONLY_BUILD]
-        assert not answer.conflict.nearest
+        assert not answer.conflict.suggestions
         assert answer.without_gpu is not None
         return
     if wish.answer == "cpu":
@@ -96,7 +96,7 @@ def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
 
 
 def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
-    return Host(tuple(Card(f"compute capability {card}", card) for card in cards), driver)
+    return Host(tuple(Gpu(f"compute capability {card}", card) for card in cards), driver)
 
 
 def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
@@ -108,9 +108,9 @@ def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | Non
         planned = [option.tensorflow for option in answer.options]
         return [] if best is None and not planned else [f"{request}: planned {planned}, found {best}"]
     first = answer.options[0]
-    if (first.tensorflow, first.serious) != (best.version, best.serious):
+    if (first.tensorflow, first.serious_count) != (best.version, best.serious):
         return [
-            f"{request}: planned {first.tensorflow} ({first.recipe.value}, {first.serious}), found {best}"
+            f"{request}: planned {first.tensorflow} ({first.recipe.value}, {first.serious_count}), found {best}"
         ]
     return []
 
@@ -135,7 +135,7 @@ def test_driver_branch_means_its_newest_version() -> None:
     text = render_plan_for("--gpu A100 --driver 450")
     assert "the newest driver of branch 450" in text
     caveats = plan_for("--gpu A100 --driver 450").options[0].caveats
-    assert any("450.80.02 or newer is needed" in caveat.text and not caveat.serious for caveat in caveats)
+    assert any("450.80.02 or newer is needed" in caveat.text and not caveat.is_serious for caveat in caveats)
     assert not any(
         "is meant" in entry.text for entry in plan_for("--gpu A100 --driver 450.80.02").options[0].caveats
     )
@@ -152,7 +152,7 @@ def test_driver_without_support_for_the_card() -> None:
     answer = plan_for('--gpu "GTX 1060" --driver 590')
     assert answer.conflict is not None
     assert "the last branch for compute capability 6.1 is 580" in answer.conflict.reasons[0].text
-    assert any("another driver" in request.text for request in answer.conflict.nearest)
+    assert any("another driver" in request.text for request in answer.conflict.suggestions)
 
 
 def test_card_shown_by_the_driver_is_supported() -> None:
@@ -165,9 +165,9 @@ def test_card_shown_by_the_driver_is_supported() -> None:
 @pytest.mark.few(0)
 def test_ambiguous_card_with_one_answer_is_planned() -> None:
     answer = plan_for('--gpu "Quadro M4000M"')
-    assert answer.host.cards[0].others == ("5.2",)
+    assert answer.host.cards[0].other_capabilities == ("5.2",)
     assert "(5.0 or 5.2)" in render_plan_for('--gpu "Quadro M4000M"')
-    gpu = recommendation_json(answer)["host"]["gpus"][0]
+    gpu = make_recommendation_json(answer)["host"]["gpus"][0]
     assert (gpu["compute_capability"], gpu["other_compute_capabilities"]) == ("5.0", ["5.2"])
 
 

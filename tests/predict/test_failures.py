@@ -6,46 +6,48 @@ from predict.rehearsals import VERSION, make_facts, with_rehearsal
 from rules.make_facts import COMPAT, SITE, run, with_python
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import value_of
-from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
+from tfdoctor.facts.imports import FileDifference, ImportResult, RehearsalReason, Shadow
 from tfdoctor.predict.failures import list_import_failures
 from tfdoctor.rules import import_fails
 
 
 def test_missing_namespace_means_the_required_package():
     """PyPI has an unrelated package called google."""
-    error = Rehearsed(
+    error = ImportResult(
         "google.protobuf",
         "No module named 'google'",
         "ModuleNotFoundError",
         import_error=True,
         not_found="google",
     )
-    facts = with_rehearsal(make_facts({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
+    facts = with_rehearsal(make_facts({"protobuf": None}), error, oddities=[RehearsalReason("protobuf", "…")])
     (failure,) = list_import_failures(facts, COMPAT)
-    assert (failure.package, failure.missing) == ("protobuf", True)
+    assert (failure.package, failure.is_missing) == ("protobuf", True)
 
 
 def test_shadowed_package_explains_later_failures():
     shadow = Shadow("numpy", "/home/user/code/numpy.py", SITE)
     errors = [
-        Rehearsed(
+        ImportResult(
             "numpy",
             "module 'numpy' has no attribute 'integer'",
             "AttributeError",
             attribute_error=True,
             file=shadow.taken,
         ),
-        Rehearsed("ml_dtypes", "numpy._core.umath failed to import", "ImportError", import_error=True),
+        ImportResult("ml_dtypes", "numpy._core.umath failed to import", "ImportError", import_error=True),
     ]
     facts = with_rehearsal(
-        with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")]
+        with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[RehearsalReason("numpy", "…")]
     )
     assert [failure.shadow for failure in list_import_failures(facts, COMPAT)] == [shadow.taken]
 
 
 def test_known_conflict_is_reported_beside_the_rehearsal():
-    error = Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",))
-    facts = with_rehearsal(make_facts({"namex": "0.0.3"}), error, oddities=[Oddity("packaging", "…")])
+    error = ImportResult("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",))
+    facts = with_rehearsal(
+        make_facts({"namex": "0.0.3"}), error, oddities=[RehearsalReason("packaging", "…")]
+    )
     outcome = run(import_fails.RULE, facts)
     assert [item.title.rpartition(" ")[0] for item in outcome.findings] == [
         "import tensorflow fails with packaging",
@@ -56,16 +58,16 @@ def test_known_conflict_is_reported_beside_the_rehearsal():
 def test_damaged_and_unsuitable_packages_are_reinstalled() -> None:
     damaged = {"packaging": {"differs": (FileDifference("packaging/version.py", "empty"),)}}
     errors = [
-        Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",)),
-        Rehearsed("wrapt", "…", "TypeError", frames=(f"{SITE}/wrapt/__init__.py",)),
+        ImportResult("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",)),
+        ImportResult("wrapt", "…", "TypeError", frames=(f"{SITE}/wrapt/__init__.py",)),
     ]
-    oddities = [Oddity("packaging", "…"), Oddity("wrapt", "…")]
+    oddities = [RehearsalReason("packaging", "…"), RehearsalReason("wrapt", "…")]
     facts = with_rehearsal(make_facts({"wrapt": "1.10.11"}, **damaged), *errors, oddities=oddities)
     (item,) = run(import_fails.RULE, facts).findings
     assert "damaged" not in item.title
     (step,) = item.remedies[0].steps
     assert isinstance(step, Install)
     reinstalled, other = step.requirements
-    assert reinstalled == f"packaging=={value_of(facts.python).distribution('packaging').version}"
+    assert reinstalled == f"packaging=={value_of(facts.python).find_distribution('packaging').version}"
     assert other.startswith("wrapt==")
     assert other != "wrapt==1.10.11"

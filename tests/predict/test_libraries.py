@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import COMPAT, SITE, healthy, make_found, make_missing, with_loader
-from tfdoctor.facts import FOLDER_CLOSED, Tried
+from tfdoctor.facts import FOLDER_DENIED, LoadAttempt
 from tfdoctor.findings import Cause
 from tfdoctor.predict import predict
 
@@ -24,7 +24,7 @@ def test_library_in_an_unreadable_folder_is_not_permitted(soname: str, missing: 
     """The folder is found whatever the case of the library's name, and also for a dependency of another library."""
     path = f"{SITE}/nvidia/{folder}/lib/{missing}"
     failed = replace(
-        make_missing(soname), really_missing=(missing,), tried=(Tried(path, FOLDER_CLOSED, "RUNPATH"),)
+        make_missing(soname), really_missing=(missing,), tried=(LoadAttempt(path, FOLDER_DENIED, "RUNPATH"),)
     )
     facts = with_loader(healthy(), failed)
     assert predict(facts, COMPAT).cause == Cause.NOT_PERMITTED
@@ -35,7 +35,7 @@ def test_wrong_elf_class_is_a_damaged_file() -> None:
     path = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
     runpath = f"{SITE}/tensorflow/python/../../nvidia/cudnn/lib/libcudnn.so.9"
     failed = replace(
-        make_missing("libcudnn.so.9"), tried=(Tried(runpath, "wrong ELF class: ELFCLASS32", "RUNPATH"),)
+        make_missing("libcudnn.so.9"), tried=(LoadAttempt(runpath, "wrong ELF class: ELFCLASS32", "RUNPATH"),)
     )
     facts = with_loader(healthy(), failed, also_found=(make_found(path),))
     assert predict(facts, COMPAT).cause == Cause.DAMAGED_FILE
@@ -48,7 +48,7 @@ def test_truncated_dependency_is_a_damaged_file() -> None:
         make_missing("libcublas.so.12"),
         path=f"{SITE}/nvidia/cublas/lib/libcublas.so.12",
         really_missing=("libcublasLt.so.12",),
-        tried=(Tried(path, "truncated", "RUNPATH"),),
+        tried=(LoadAttempt(path, "truncated", "RUNPATH"),),
         crash=True,
     )
     facts = with_loader(

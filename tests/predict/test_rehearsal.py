@@ -21,7 +21,7 @@ from rules.make_facts import (
 )
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import NOEXEC_ERROR, Distribution, Known, Resolution, Unknown
-from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
+from tfdoctor.facts.imports import FileDifference, ImportResult, RehearsalReason, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict.failures import list_import_failures
 from tfdoctor.predict.rehearsal import list_unmet, plan_rehearsal
@@ -64,20 +64,21 @@ def test_distutils_of_setuptools_is_rehearsed():
 
 def test_dependency_of_setuptools_causes_missing_distutils():
     requires = {"setuptools": {"requires": ('packaging>=24.2; extra == "core"',)}, **NO_REQUIREMENTS}
-    error = Rehearsed(
+    error = ImportResult(
         "distutils",
         "No module named 'distutils'",
         "ModuleNotFoundError",
         import_error=True,
         not_found="distutils",
     )
-    oddities = [Oddity("packaging", "…")]
+    oddities = [RehearsalReason("packaging", "…")]
     facts = make_facts({"packaging": "15.1"}, version="2.18.1", python="3.12", **requires)
     problem = finding(import_fails.RULE, with_rehearsal(facts, error, oddities=oddities))
     assert "packaging 15.1" in problem.title
     without_setuptools = make_facts({"setuptools": None}, version="2.18.1", python="3.12")
     problem = finding(
-        import_fails.RULE, with_rehearsal(without_setuptools, error, oddities=[Oddity("setuptools", "…")])
+        import_fails.RULE,
+        with_rehearsal(without_setuptools, error, oddities=[RehearsalReason("setuptools", "…")]),
     )
     assert "setuptools is not installed" in problem.title
 
@@ -128,14 +129,14 @@ def test_unmeasured_release_is_rehearsed_without_names():
 
 def test_unmet_requirements_are_found():
     missing = {
-        (item.by, item.package, item.have)
+        (item.required_by, item.package, item.installed_version)
         for item in list_unmet(make_facts({"ml-dtypes": "0.4.1"}).python.value)
     }
     assert ("tensorflow", "ml-dtypes", "0.4.1") in missing
     assert not any(item.package.startswith("nvidia") for item in list_unmet(make_facts().python.value))
     assert not any("gcs" in item.package for item in list_unmet(make_facts().python.value))
     assert ("optree", "typing-extensions", "4.0.0") in {
-        (item.by, item.package, item.have)
+        (item.required_by, item.package, item.installed_version)
         for item in list_unmet(make_facts({"typing-extensions": "4.0.0"}).python.value)
     }
 
@@ -151,7 +152,7 @@ def test_invalid_requirement_is_ignored():
 
 # ---------------------------------------------------------------- findings
 
-NUMPY_ABI_ERROR = Rehearsed(
+NUMPY_ABI_ERROR = ImportResult(
     "h5py",
     "numpy.dtype size changed, may indicate binary incompatibility",
     "ValueError",
@@ -161,7 +162,9 @@ NUMPY_ABI_ERROR = Rehearsed(
 
 
 def test_module_built_for_another_numpy():
-    facts = with_rehearsal(make_facts({"h5py": "3.10.0"}), NUMPY_ABI_ERROR, oddities=[Oddity("h5py", "…")])
+    facts = with_rehearsal(
+        make_facts({"h5py": "3.10.0"}), NUMPY_ABI_ERROR, oddities=[RehearsalReason("h5py", "…")]
+    )
     prediction = context(facts).prediction
     assert (prediction.import_ok, prediction.gpu_registered, prediction.cause) == (
         False,
@@ -176,7 +179,7 @@ def test_module_built_for_another_numpy():
 
 
 def test_missing_optional_module_does_not_stop_the_import():
-    missing = Rehearsed(
+    missing = ImportResult(
         "h5py", "No module named 'h5py'", "ModuleNotFoundError", import_error=True, not_found="h5py"
     )
     facts = with_rehearsal(make_facts({"h5py": "3.10.0"}), missing)
@@ -185,7 +188,7 @@ def test_missing_optional_module_does_not_stop_the_import():
 
 
 def test_missing_required_module_stops_the_import():
-    missing = Rehearsed(
+    missing = ImportResult(
         "absl", "No module named 'absl'", "ModuleNotFoundError", import_error=True, not_found="absl"
     )
     facts = with_rehearsal(make_facts({"absl-py": None}), missing)
@@ -197,7 +200,7 @@ def test_missing_required_module_stops_the_import():
 
 def test_odd_version_is_the_cause():
     """ml_dtypes raises, and NumPy is too old for both."""
-    error = Rehearsed(
+    error = ImportResult(
         "ml_dtypes",
         "module 'numpy' has no attribute 'exceptions'",
         "AttributeError",
@@ -207,17 +210,17 @@ def test_odd_version_is_the_cause():
     facts = with_rehearsal(
         make_facts({"numpy": "1.24.4"}, version="2.18.1", python="3.12"),
         error,
-        oddities=[Oddity("numpy", "…")],
+        oddities=[RehearsalReason("numpy", "…")],
     )
     assert "numpy 1.24.4" in finding(import_fails.RULE, facts).title
 
 
 def test_one_remedy_fixes_several_packages():
     answers = [
-        Rehearsed(name, "x", "ImportError", import_error=True, frames=(f"{SITE}/{name}/__init__.py",))
+        ImportResult(name, "x", "ImportError", import_error=True, frames=(f"{SITE}/{name}/__init__.py",))
         for name in ("wrapt", "ml_dtypes")
     ]
-    oddities = [Oddity("wrapt", "…"), Oddity("ml-dtypes", "…")]
+    oddities = [RehearsalReason("wrapt", "…"), RehearsalReason("ml-dtypes", "…")]
     facts = with_rehearsal(
         make_facts({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers, oddities=oddities
     )
@@ -226,14 +229,14 @@ def test_one_remedy_fixes_several_packages():
 
 
 def test_protobuf_rejects_generated_code():
-    source = Rehearsed("x/versions_pb2.py", "Descriptors cannot be created directly", "TypeError")
+    source = ImportResult("x/versions_pb2.py", "Descriptors cannot be created directly", "TypeError")
     facts = with_rehearsal(make_facts({"protobuf": "99.0"}), source=source)
     assert context(facts).prediction.cause is Cause.PROTOBUF_CONFLICT
 
 
 def test_damaged_package_is_reinstalled():
     damage = {"differs": (FileDifference("wrapt/wrappers.py", "missing"),)}
-    error = Rehearsed(
+    error = ImportResult(
         "wrapt",
         "No module named 'wrapt.wrappers'",
         "ModuleNotFoundError",
@@ -252,7 +255,7 @@ def test_damaged_package_is_reinstalled():
 
 
 def test_shadowing_file_is_named_instead_of_the_package():
-    error = Rehearsed("numpy", "x", "AttributeError", file="/here/numpy.py", top="/here/numpy.py")
+    error = ImportResult("numpy", "x", "AttributeError", file="/here/numpy.py", top="/here/numpy.py")
     facts = with_python(make_facts(), shadows=(Shadow("numpy", "/here/numpy.py", SITE),))
     facts = with_rehearsal(facts, error)
     assert context(facts).prediction.cause is Cause.SHADOWED_MODULE
@@ -264,13 +267,13 @@ def test_shadowing_file_is_named_instead_of_the_package():
 
 def test_harmless_shadow_is_not_reported():
     facts = with_python(make_facts(), shadows=(Shadow("random", "/here/random.py", "/usr/lib/python3.11"),))
-    facts = with_rehearsal(facts, Rehearsed("random", file="/here/random.py", top="/here/random.py"))
+    facts = with_rehearsal(facts, ImportResult("random", file="/here/random.py", top="/here/random.py"))
     assert context(facts).prediction.import_ok is True
     assert run(shadowed_module.RULE, facts).kind is OutcomeKind.CLEAN
 
 
 def test_shadowing_folder_is_removed_from_pythonpath():
-    error = Rehearsed("numpy", "x", "AttributeError", top="/over/numpy/__init__.py")
+    error = ImportResult("numpy", "x", "AttributeError", top="/over/numpy/__init__.py")
     facts = with_python(
         make_facts(), shadows=(Shadow("numpy", "/over/numpy", SITE),), sys_path=("/over", SITE)
     )
@@ -349,8 +352,10 @@ def test_variable_that_breaks_a_package_is_unset():
     name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
     facts = with_environment(make_facts(), **{name: "garbage"})
     assert plan_modules(facts)[1] == {"protobuf"}
-    error = Rehearsed("google.protobuf", "garbage is not supported", "ValueError")
-    facts = with_rehearsal(facts, error, oddities=[Oddity("protobuf", f"{name} is set to 'garbage'")])
+    error = ImportResult("google.protobuf", "garbage is not supported", "ValueError")
+    facts = with_rehearsal(
+        facts, error, oddities=[RehearsalReason("protobuf", f"{name} is set to 'garbage'")]
+    )
     assert finding(import_fails.RULE, facts).remedies[0].commands[0] == f"unset {name}"
 
 
@@ -376,14 +381,14 @@ def test_unmet_requirement_that_works_is_information():
 
 
 def test_failed_import_comes_before_a_later_library():
-    error = Rehearsed(
+    error = ImportResult(
         "numpy", "No module named 'numpy'", "ModuleNotFoundError", import_error=True, not_found="numpy"
     )
-    facts = with_rehearsal(make_facts({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
+    facts = with_rehearsal(make_facts({"numpy": None}), error, oddities=[RehearsalReason("numpy", "…")])
     facts = with_loader(facts, make_rejected("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
     report = diagnose(facts, COMPAT)
-    assert report.root is not None
-    assert (report.root.code, report.verdict.cause) == ("TFD312", Cause.PACKAGE_CONFLICT)
+    assert report.root_finding is not None
+    assert (report.root_finding.code, report.verdict.cause) == ("TFD312", Cause.PACKAGE_CONFLICT)
     assert "TFD209" in {item.code for item in report.findings}
 
 
@@ -396,8 +401,10 @@ def test_replaced_libz_leaves_the_search_path():
     modules, odd_modules = plan_modules(facts)
     assert {"zlib", "numpy", "absl", "h5py"} <= modules
     assert odd_modules == {library}
-    error = Rehearsed("zlib", "/usr/lib/zlib.so: undefined symbol: inflate", "ImportError", import_error=True)
-    facts = with_rehearsal(facts, error, oddities=[Oddity(library, "…")])
+    error = ImportResult(
+        "zlib", "/usr/lib/zlib.so: undefined symbol: inflate", "ImportError", import_error=True
+    )
+    facts = with_rehearsal(facts, error, oddities=[RehearsalReason(library, "…")])
     assert context(facts).prediction.cause is Cause.DAMAGED_FILE
     problem = finding(import_fails.RULE, facts)
     assert library in problem.title
@@ -413,8 +420,10 @@ def test_failure_inside_the_standard_library_is_the_librarys():
     def run_failing(file):
         error = f"{file}: undefined symbol: crc32"
         frames = ("/over/wrapt/__init__.py", "/usr/lib/python3.11/zipfile.py")
-        failure = Rehearsed("wrapt", error, "ImportError", import_error=True, frames=frames)
-        return with_rehearsal(facts, failure, oddities=[Oddity(library, "…"), Oddity("wrapt", "…")])
+        failure = ImportResult("wrapt", error, "ImportError", import_error=True, frames=frames)
+        return with_rehearsal(
+            facts, failure, oddities=[RehearsalReason(library, "…"), RehearsalReason("wrapt", "…")]
+        )
 
     python_failure = run_failing("/usr/lib/python3.11/lib-dynload/binascii.so")
     assert library in finding(import_fails.RULE, python_failure).title
@@ -426,35 +435,37 @@ def test_failure_inside_the_standard_library_is_the_librarys():
 def test_loader_error_behind_a_package_error_is_used():
     library = "/old/lib/libgcc_s.so.1"
     facts = with_environment(with_python(make_facts(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
-    error = Rehearsed(
+    error = ImportResult(
         "numpy",
         "Error importing numpy: you should not try to import numpy from its source directory",
         "ImportError",
         import_error=True,
         root="/lib/libstdc++.so.6: undefined symbol: _Unwind_GetRegionStart, version GCC_3.0",
     )
-    facts = with_rehearsal(facts, error, oddities=[Oddity(library, "…")])
+    facts = with_rehearsal(facts, error, oddities=[RehearsalReason(library, "…")])
     assert library in finding(import_fails.RULE, facts).title
-    plain = with_rehearsal(facts, replace(error, root=""), oddities=[Oddity(library, "…")])
+    plain = with_rehearsal(facts, replace(error, root=""), oddities=[RehearsalReason(library, "…")])
     assert library not in finding(import_fails.RULE, plain).title
 
 
 def test_older_libstdcxx_is_the_cause():
     library = "/old/lib/libstdc++.so.6"
-    error = Rehearsed(
+    error = ImportResult(
         "h5py", f"{library}: version `GLIBCXX_3.4.29' not found", "ImportError", import_error=True
     )
     facts = with_environment(with_python(make_facts(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
     numpy_error = replace(error, name="numpy")
-    facts = with_rehearsal(facts, numpy_error, oddities=[Oddity(library, "…")])
+    facts = with_rehearsal(facts, numpy_error, oddities=[RehearsalReason(library, "…")])
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 
 
 def test_package_in_the_working_folder_shadows():
     """After `pip install --target .`, a folder google without an __init__ precedes the installed one."""
     facts = make_facts({"protobuf": "3.2.0"}, protobuf={"location": "/here"})
-    source = Rehearsed("x/versions_pb2.py", "unexpected keyword argument 'serialized_options'", "TypeError")
-    facts = with_rehearsal(facts, source=source, oddities=[Oddity("protobuf", "…")])
+    source = ImportResult(
+        "x/versions_pb2.py", "unexpected keyword argument 'serialized_options'", "TypeError"
+    )
+    facts = with_rehearsal(facts, source=source, oddities=[RehearsalReason("protobuf", "…")])
     assert "/here/google" in finding(shadowed_module.RULE, facts).title
     assert (
         diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
@@ -462,8 +473,8 @@ def test_package_in_the_working_folder_shadows():
 
 
 def test_odd_dependency_of_a_good_package_is_the_cause():
-    error = Rehearsed("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
-    facts = with_rehearsal(make_facts({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
+    error = ImportResult("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
+    facts = with_rehearsal(make_facts({"numpy": "9.9"}), error, oddities=[RehearsalReason("numpy", "…")])
     assert "numpy 9.9" in finding(import_fails.RULE, facts).title
 
 
@@ -473,7 +484,7 @@ def test_shadowed_standard_module_has_all_rehearsed():
     modules, odd_modules = plan_modules(with_python(make_facts(), shadows=(shadow,)))
     assert odd_modules == {"calendar"}
     assert {"calendar", "requests", "h5py", "numpy"} <= modules
-    failure = Rehearsed(
+    failure = ImportResult(
         "requests",
         "cannot import name 'timegm' from 'calendar' (/home/user/code/calendar.py)",
         "ImportError",
@@ -488,11 +499,13 @@ def test_shadowing_file_is_reported_once():
     shadow = Shadow("inspect", "/home/user/code/inspect.py", "/usr/lib/python3.11")
     error = "module 'inspect' has no attribute 'signature'"
     failures_met = [
-        Rehearsed(name, error, "AttributeError", attribute_error=True, frames=(f"{SITE}/{name}/__init__.py",))
+        ImportResult(
+            name, error, "AttributeError", attribute_error=True, frames=(f"{SITE}/{name}/__init__.py",)
+        )
         for name in ("numpy", "wrapt")
     ]
-    failures_met.append(Rehearsed("ml_dtypes", "numpy was not imported", "ImportError", import_error=True))
-    oddities = [Oddity("inspect", "…")]
+    failures_met.append(ImportResult("ml_dtypes", "numpy was not imported", "ImportError", import_error=True))
+    oddities = [RehearsalReason("inspect", "…")]
     facts = with_rehearsal(with_python(make_facts(), shadows=(shadow,)), *failures_met, oddities=oddities)
     findings = diagnose(facts, COMPAT).findings
     assert [item.title for item in findings if item.severity is Severity.ERROR] == [
@@ -503,13 +516,13 @@ def test_shadowing_file_is_reported_once():
 def test_consequence_of_another_package_is_not_reported():
     """ml-dtypes is a tested version; compiled for NumPy 1, it raises in no file of NumPy 2."""
     errors = [
-        Rehearsed("numpy", "np.complex_ was removed", "AttributeError", attribute_error=True),
-        Rehearsed("ml_dtypes", "numpy.core.umath failed to import", "ImportError", import_error=True),
+        ImportResult("numpy", "np.complex_ was removed", "AttributeError", attribute_error=True),
+        ImportResult("ml_dtypes", "numpy.core.umath failed to import", "ImportError", import_error=True),
     ]
     facts = with_rehearsal(
         make_facts({"numpy": "2.9"}, **{"ml-dtypes": {"requires": ()}}),
         *errors,
-        oddities=[Oddity("numpy", "…")],
+        oddities=[RehearsalReason("numpy", "…")],
     )
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with numpy 2.9"
 
@@ -517,7 +530,7 @@ def test_consequence_of_another_package_is_not_reported():
 @pytest.mark.parametrize(("version", "stops"), [("0.0.3", True), ("0.0.4", False), ("0.1.0", False)])
 def test_namex_conflict_comes_from_the_table(version: str, *, stops: bool):
     facts = with_rehearsal(
-        make_facts({"namex": version}), Rehearsed("namex"), oddities=[Oddity("namex", "…")]
+        make_facts({"namex": version}), ImportResult("namex"), oddities=[RehearsalReason("namex", "…")]
     )
     assert context(facts).prediction.import_ok is not stops
     if stops:
@@ -528,31 +541,33 @@ def test_namex_conflict_comes_from_the_table(version: str, *, stops: bool):
 
 def test_leftover_folder_of_a_package_can_be_imported():
     """Python imports a folder without __init__, and TensorFlow uses nothing of termcolor."""
-    rehearsed = Rehearsed("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")
+    rehearsed = ImportResult("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")
     damage = {"differs": (FileDifference("termcolor/__init__.py", "missing"),)}
-    facts = with_rehearsal(make_facts(termcolor=damage), rehearsed, oddities=[Oddity("termcolor", "…")])
+    facts = with_rehearsal(
+        make_facts(termcolor=damage), rehearsed, oddities=[RehearsalReason("termcolor", "…")]
+    )
     assert context(facts).prediction.import_ok is True
 
 
 def test_tensorboard_submodule_needs_its_init_file():
     """`from tensorboard.summary._tf import summary` works without tensorboard, but not with half of it."""
     name, path = "tensorboard.summary._tf.summary", f"{SITE}/tensorboard/summary/_tf/summary"
-    rehearsed = Rehearsed(name, file=path, top=f"{SITE}/tensorboard/__init__.py")
+    rehearsed = ImportResult(name, file=path, top=f"{SITE}/tensorboard/__init__.py")
     damage = {"differs": (FileDifference("tensorboard/summary/_tf/summary/__init__.py", "missing"),)}
     facts = make_facts(version="2.13.1", tensorboard=damage)
-    facts = with_rehearsal(facts, rehearsed, oddities=[Oddity("tensorboard", "…")])
+    facts = with_rehearsal(facts, rehearsed, oddities=[RehearsalReason("tensorboard", "…")])
     assert context(facts).prediction.import_ok is False
     problem = finding(import_fails.RULE, facts)
     assert "tensorboard" in problem.title
     assert "--force-reinstall" in problem.remedies[0].commands[0]
     complete = replace(rehearsed, file=f"{path}/__init__.py")
-    facts = with_rehearsal(facts, complete, oddities=[Oddity("tensorboard", "…")])
+    facts = with_rehearsal(facts, complete, oddities=[RehearsalReason("tensorboard", "…")])
     assert context(facts).prediction.import_ok is True
 
 
 def test_file_that_shadows_a_package_is_the_cause():
     shadow = Shadow("email", "/home/user/code/email.py", "/usr/lib/python3.11")
-    failure = Rehearsed(
+    failure = ImportResult(
         "requests",
         "No module named 'email.parser'; 'email' is not a package",
         "ModuleNotFoundError",
@@ -560,15 +575,15 @@ def test_file_that_shadows_a_package_is_the_cause():
         not_found="email.parser",
     )
     facts = with_rehearsal(
-        with_python(make_facts(), shadows=(shadow,)), failure, oddities=[Oddity("email", "…")]
+        with_python(make_facts(), shadows=(shadow,)), failure, oddities=[RehearsalReason("email", "…")]
     )
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
     assert "/home/user/code/email.py" in finding(shadowed_module.RULE, facts).title
 
 
 def test_noexec_file_system_blames_no_package():
-    error = Rehearsed("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
-    facts = with_rehearsal(make_facts({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
+    error = ImportResult("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
+    facts = with_rehearsal(make_facts({"numpy": "1.99"}), error, oddities=[RehearsalReason("numpy", "…")])
     assert [item.package for item in list_import_failures(facts, COMPAT)] == ["numpy"]
     path = f"{SITE}/tensorflow/libtensorflow_framework.so.2"
     resolution = Resolution(path, path, "", f"{path}: {NOEXEC_ERROR}", (), needed_by=path)
@@ -579,7 +594,9 @@ def test_imported_package_without_metadata_is_installed():
     facts = make_facts({"typing-extensions": None}, version="2.15.1", **NO_REQUIREMENTS)
     facts = with_python(facts, absent=("typing-extensions",))
     assert not context(facts).prediction.import_ok
-    facts = with_rehearsal(facts, Rehearsed("typing_extensions"), oddities=[Oddity("typing-extensions", "…")])
+    facts = with_rehearsal(
+        facts, ImportResult("typing_extensions"), oddities=[RehearsalReason("typing-extensions", "…")]
+    )
     assert context(facts).prediction.import_ok
 
 
@@ -592,7 +609,7 @@ def test_generated_sources_of_keras_2_are_rehearsed():
     assert plan.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
     path = f"{SITE}/keras/protobuf/versions_pb2.py"
     error = "Descriptors cannot be created directly."
-    source = Rehearsed(path, error, "TypeError", frames=(path, f"{SITE}/google/protobuf/descriptor.py"))
+    source = ImportResult(path, error, "TypeError", frames=(path, f"{SITE}/google/protobuf/descriptor.py"))
     facts = with_rehearsal(facts, source=source, oddities=plan.oddities)
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with keras 2.11.0"
 

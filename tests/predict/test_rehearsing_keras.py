@@ -8,7 +8,7 @@ import pytest
 
 from predict.rehearsals import list_keras_modules, make_facts, with_rehearsal
 from rules.make_facts import COMPAT, SITE, context, finding, with_environment
-from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed
+from tfdoctor.facts.imports import FileDifference, ImportResult, RehearsalReason
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.predict.failures import list_import_failures
 from tfdoctor.rules import import_fails, keras_fails
@@ -49,7 +49,7 @@ def test_keras_modules_depend_on_the_release():
     )
 
 
-ODD_KERAS = (Oddity("keras", "files of keras are not as it was installed with"),)
+ODD_KERAS = (RehearsalReason("keras", "files of keras are not as it was installed with"),)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ ODD_KERAS = (Oddity("keras", "files of keras are not as it was installed with"),
     ],
 )
 def test_kind_of_keras_failure_decides_what_fails(kind: str, where: str, *, stops: bool):
-    error = Rehearsed(
+    error = ImportResult(
         where,
         "…",
         kind,
@@ -70,7 +70,7 @@ def test_kind_of_keras_failure_decides_what_fails(kind: str, where: str, *, stop
         attribute_error=kind == "AttributeError",
         frames=(f"{SITE}/keras/src/layers/core/dense.py",),
     )
-    answers = [error if name == where else Rehearsed(name) for name in KERAS]
+    answers = [error if name == where else ImportResult(name) for name in KERAS]
     facts = with_rehearsal(make_facts(keras={"differs": MISSING_FILE}), keras=answers, oddities=ODD_KERAS)
     assert context(facts).prediction.import_ok is not stops
     rule = import_fails.RULE if stops else keras_fails.RULE
@@ -83,7 +83,7 @@ def test_kind_of_keras_failure_decides_what_fails(kind: str, where: str, *, stop
 
 
 def test_limit_of_the_stand_in_is_no_failure():
-    by_message = Rehearsed(KERAS[0], "expected a class, got <rehearse_keras.Anything object>", "TypeError")
+    by_message = ImportResult(KERAS[0], "expected a class, got <rehearse_keras.Anything object>", "TypeError")
     by_frames = replace(by_message, error="…", frames=(f"{SITE}/keras/x.py", "/somewhere/rehearse_keras.py"))
     for answer in (by_message, by_frames):
         facts = with_rehearsal(
@@ -104,7 +104,7 @@ def test_limit_of_the_stand_in_is_no_failure():
 @pytest.mark.parametrize(
     "answer",
     [
-        Rehearsed(
+        ImportResult(
             KERAS[0],
             "No module named 'tensorflow.python.trackable'",
             "ModuleNotFoundError",
@@ -112,14 +112,14 @@ def test_limit_of_the_stand_in_is_no_failure():
             not_found="tensorflow.python.trackable",
             frames=(f"{SITE}/keras/x.py",),
         ),
-        Rehearsed(
+        ImportResult(
             KERAS[0],
             "cannot import name 'dtensor' from 'tensorflow.compat.v2.experimental' (unknown location)",
             "ImportError",
             import_error=True,
             frames=(f"{SITE}/keras/x.py",),
         ),
-        Rehearsed(  # the package has another name than the module
+        ImportResult(  # the package has another name than the module
             KERAS[0],
             "No module named 'tree'",
             "ModuleNotFoundError",
@@ -129,8 +129,8 @@ def test_limit_of_the_stand_in_is_no_failure():
         ),
     ],
 )
-def test_keras_that_needs_a_missing_module_is_the_cause(answer: Rehearsed):
+def test_keras_that_needs_a_missing_module_is_the_cause(answer: ImportResult):
     (failure,) = list_import_failures(
         with_rehearsal(make_facts({"keras": "99"}), keras=[answer], oddities=ODD_KERAS), COMPAT
     )
-    assert (failure.package, failure.missing) == ("keras", False)
+    assert (failure.package, failure.is_missing) == ("keras", False)

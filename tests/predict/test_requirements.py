@@ -140,7 +140,7 @@ def test_requirements_of_every_release():
     assert len(lines) > 40
     for line in lines:
         assert_same_as_packaging(line)
-    assert sum(requirements._plain(line) is None for line in lines) < len(lines) / 10
+    assert sum(requirements._parse_plain_line(line) is None for line in lines) < len(lines) / 10
 
 
 FRAGMENT = st.sampled_from(
@@ -155,7 +155,7 @@ def test_random_text(line):
 
 @pytest.mark.parametrize("line", ["numpy<2.1.0,>=1.23.5", "tensorboard~=2.20.0", 'x; extra == "and-cuda"'])
 def test_plain_requirement_needs_no_packaging(line):
-    assert requirements._plain(line) is not None
+    assert requirements._parse_plain_line(line) is not None
 
 
 CONDITION = st.sampled_from(

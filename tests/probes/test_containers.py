@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdoctor.facts import Absent, Known, value_of
-from tfdoctor.facts.containers import ContainerFacts, DockerEngine, EngineSilence
+from tfdoctor.facts.containers import ContainerFacts, DockerEngine, UnreachableEngine
 from tfdoctor.parse.cdi import CdiError, parse_cdi
 from tfdoctor.parse.engine import (
     classify_failure,
@@ -261,7 +261,7 @@ def make_context_files(name: str, host: str) -> dict[str, str]:
 def test_absent_engine_is_not_asked(tmp_path: Path, host: dict[str, Any], kind: str) -> None:
     facts, ran = probe_containers(tmp_path, commands=DOCKER_INFO, **host)
     answer = value_of(facts.docker)
-    assert isinstance(answer, EngineSilence)
+    assert isinstance(answer, UnreachableEngine)
     assert answer.kind == kind
     assert ran == []
 
@@ -311,7 +311,7 @@ def test_hanging_and_invalid_answers_are_reported(tmp_path: Path) -> None:
     )
     for facts, kind in ((hung, "timeout"), (garbage, "other")):
         answer = value_of(facts.docker)
-        assert isinstance(answer, EngineSilence)
+        assert isinstance(answer, UnreachableEngine)
         assert answer.kind == kind
         assert answer.text
         assert "\x1b" not in answer.text

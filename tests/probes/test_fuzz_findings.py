@@ -12,7 +12,7 @@ from tfdoctor.compat.decode import DataError, read_raw
 from tfdoctor.parse.registry import detect, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
-from tfdoctor.system.payloads import MARKER, parse_answer
+from tfdoctor.system.payloads import MARKER, parse_payload_output
 from tfdoctor.system.symbols import SYM64, find_unresolved
 from tfdoctor.text import clean
 
@@ -128,4 +128,4 @@ def test_clean_is_idempotent() -> None:
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "9" * 5000, '{"a": ' + "1" * 5000 + "}"])
 def test_unreadable_payload_answer_is_ignored(text: str) -> None:
-    assert parse_answer(f'{MARKER}{text}\n{MARKER}{{"ok": true}}\n') == {"ok": True}
+    assert parse_payload_output(f'{MARKER}{text}\n{MARKER}{{"ok": true}}\n') == {"ok": True}

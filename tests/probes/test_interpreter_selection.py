@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import make_live_system
-from tfdoctor.probes.interpreter_selection import choose, find_other_pythons, kernel_variables
+from tfdoctor.probes.interpreter_selection import choose_python, find_other_pythons, read_kernel_variables
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ def make_system(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_relative_environment_is_not_active(tmp_path: Path, shell: Path, variable: str) -> None:
     make_environment(tmp_path / "work/env", shell / "python3")
-    assert choose(make_system(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
+    assert choose_python(make_system(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
 
 
 def test_active_environment_is_chosen(tmp_path: Path, shell: Path) -> None:
     env = make_environment(tmp_path / "env", shell / "python3")
-    choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
+    choice = choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
     assert (choice.path, choice.how, choice.lost) == (f"{env}/bin/python", "$VIRTUAL_ENV", ())
     assert choice.why == "the active virtual environment"
 
@@ -64,11 +64,15 @@ def test_active_environment_is_chosen(tmp_path: Path, shell: Path) -> None:
 def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
     """With a stale VIRTUAL_ENV, the program will run in another Python than the examined one."""
     env = make_environment(tmp_path / "env", shell / "python3")
-    assert choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
+    assert (
+        choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
+    )
     linked = tmp_path / "linked"
     linked.symlink_to(env)
     for first in (env, linked):  # a link to the same environment counts as the same
-        choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None)
+        choice = choose_python(
+            make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None
+        )
         assert choice.on_path == ""
     shims = make_program(
         tmp_path / "pyenv/shims/python"
@@ -76,10 +80,12 @@ def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
     pyenv_env = make_environment(tmp_path / "pyenv/versions/own", shell / "python3")
     for active, on_path in ((env, f"{shims}/python"), (pyenv_env, "")):
         system = make_system(tmp_path, shell, VIRTUAL_ENV=str(active), PATH=f"{shims}:{shell}")
-        assert choose(system, None).on_path == on_path
+        assert choose_python(system, None).on_path == on_path
     without_python = make_program(tmp_path / "bin/ls").parent
     assert (
-        choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(without_python)), None).on_path
+        choose_python(
+            make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(without_python)), None
+        ).on_path
         == ""
     )
 
@@ -87,7 +93,7 @@ def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
 def test_conda_base_environment_is_named(tmp_path: Path, shell: Path) -> None:
     env = make_environment(tmp_path / "conda", shell / "python3")
     system = make_system(tmp_path, shell, CONDA_PREFIX=str(env), CONDA_DEFAULT_ENV="base")
-    assert choose(system, None).why == "conda's base environment, which is active"
+    assert choose_python(system, None).why == "conda's base environment, which is active"
 
 
 @pytest.mark.parametrize("first", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -97,11 +103,11 @@ def test_path_decides_between_two_environments(tmp_path: Path, shell: Path, firs
     }
     variables = {name: str(folder) for name, folder in folders.items()}
     path = f"{folders[first]}/bin:{shell}"
-    assert choose(make_system(tmp_path, shell, **{**variables, "PATH": path}), None).how == f"${first}"
+    assert choose_python(make_system(tmp_path, shell, **{**variables, "PATH": path}), None).how == f"${first}"
 
 
 def test_deleted_environment_is_reported(tmp_path: Path, shell: Path) -> None:
-    choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
+    choice = choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
     assert choice.path == f"{shell}/python3"
     assert [(missing.variable, missing.problem, missing.moved_to) for missing in choice.lost] == [
         ("VIRTUAL_ENV", "gone", ())
@@ -116,7 +122,7 @@ def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> N
         (new / "bin/activate").unlink()
         (new / "pyvenv.cfg").write_text(f"home = {shell}\ncommand = {shell}/python3 -m venv {old}\n")
     make_environment(tmp_path / "another", shell / "python3")
-    choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
+    choice = choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
     assert choice.lost[0].moved_to == (str(new),)
 
 
@@ -125,7 +131,7 @@ def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> No
     env = make_environment(tmp_path / "env", base)
     base.unlink()
     system = make_system(tmp_path, shell, VIRTUAL_ENV=str(env))
-    missing = choose(system, None).lost[0]
+    missing = choose_python(system, None).lost[0]
     assert (missing.problem, missing.target, missing.version, missing.successor) == (
         "base-gone",
         str(base),
@@ -134,7 +140,7 @@ def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> No
     )
     make_program(shell / "python3.9")
     for requested in (str(env), f"{env}/bin/python"):
-        choice = choose(system, requested)
+        choice = choose_python(system, requested)
         assert choice.path == f"{env}/bin/python"
         assert [(item.variable, item.problem) for item in choice.lost] == [("--python", "base-gone")]
         assert choice.lost[0].successor == f"{shell}/python3.9"
@@ -147,7 +153,7 @@ def test_successor_is_the_python_behind_the_shim(tmp_path: Path) -> None:
     env = make_environment(tmp_path / "env", base)
     base.unlink()
     successor = make_program(tmp_path / "pyenv/versions/3.9.18/bin/python3.9")
-    choice = choose(make_system(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
+    choice = choose_python(make_system(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
     assert choice.lost[0].successor == str(successor)
     assert "the shim" in choice.why
 
@@ -155,35 +161,35 @@ def test_successor_is_the_python_behind_the_shim(tmp_path: Path) -> None:
 def test_environment_without_python_is_empty(tmp_path: Path, shell: Path) -> None:
     (tmp_path / "env").mkdir()
     assert (
-        choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "env")), None).lost[0].problem
+        choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "env")), None).lost[0].problem
         == "empty"
     )
 
 
 def test_error_names_the_missing_environment(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"VIRTUAL_ENV names .*gone, which is not there"):
-        choose(make_system(tmp_path, tmp_path, VIRTUAL_ENV=str(tmp_path / "gone")), None)
+        choose_python(make_system(tmp_path, tmp_path, VIRTUAL_ENV=str(tmp_path / "gone")), None)
 
 
 def test_uvx_environment_of_tfdoctor_is_skipped(tmp_path: Path, shell: Path) -> None:
     uvx_bin = make_program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
-    choice = choose(make_system(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
+    choice = choose_python(make_system(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
     assert choice.path == f"{shell}/python3"
 
 
 def test_hint_names_the_environment_in_a_project(tmp_path: Path, shell: Path) -> None:
     make_environment(tmp_path / "work/.venv", shell / "python3")
     with pytest.raises(UsageError) as caught:
-        choose(make_system(tmp_path, shell), ".")
+        choose_python(make_system(tmp_path, shell), ".")
     assert caught.value.hint == "An environment is in it: --python ./.venv"
 
 
 def test_dangling_link_differs_from_missing_file(tmp_path: Path, shell: Path) -> None:
     (tmp_path / "python").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a link to .*nowhere, which does not exist"):
-        choose(make_system(tmp_path, shell), str(tmp_path / "python"))
+        choose_python(make_system(tmp_path, shell), str(tmp_path / "python"))
     with pytest.raises(UsageError, match="does not exist"):
-        choose(make_system(tmp_path, shell), str(tmp_path / "nothing"))
+        choose_python(make_system(tmp_path, shell), str(tmp_path / "nothing"))
 
 
 # ---------------------------------------------------------------- Jupyter
@@ -200,7 +206,7 @@ def test_kernel_json_selects_its_python(tmp_path: Path, shell: Path) -> None:
     python = make_program(tmp_path / "env/bin/python")
     path = write_kernel(tmp_path / "k", str(python), "-m", "ipykernel_launcher", LD_LIBRARY_PATH="/x")
     for requested in (str(path), str(path.parent)):
-        choice = choose(make_system(tmp_path, shell), requested)
+        choice = choose_python(make_system(tmp_path, shell), requested)
         assert choice.path == str(python)
         assert "Jupyter kernel" in choice.why
         assert "LD_LIBRARY_PATH" in choice.why
@@ -209,9 +215,9 @@ def test_kernel_json_selects_its_python(tmp_path: Path, shell: Path) -> None:
 def test_kernel_without_path_uses_its_environment(tmp_path: Path, shell: Path) -> None:
     python = make_program(tmp_path / "env/bin/python")
     path = write_kernel(tmp_path / "env/share/jupyter/kernels/python3", "python", "-m", "ipykernel_launcher")
-    assert choose(make_system(tmp_path, shell), str(path)).path == str(python)
+    assert choose_python(make_system(tmp_path, shell), str(path)).path == str(python)
     elsewhere = write_kernel(tmp_path / "k", "python3", "-m", "ipykernel_launcher")
-    assert choose(make_system(tmp_path, shell), str(elsewhere)).path == f"{shell}/python3"
+    assert choose_python(make_system(tmp_path, shell), str(elsewhere)).path == f"{shell}/python3"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,7 @@ def test_invalid_kernel_is_refused(tmp_path: Path, shell: Path, text: str, said:
     path = tmp_path / "kernel.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=said):
-        choose(make_system(tmp_path, shell), str(path))
+        choose_python(make_system(tmp_path, shell), str(path))
 
 
 # ---------------------------------------------------------------- other Pythons with TensorFlow
@@ -255,16 +261,16 @@ def test_other_pythons_with_tensorflow_are_found(tmp_path: Path, shell: Path) ->
     (home / ".conda").mkdir()
     (home / ".conda/environments.txt").write_text(f"{conda_python.parent.parent}\n{tmp_path}/without\n")
     system = make_system(tmp_path, shell, HOME=str(home))
-    others = find_other_pythons(system, choose(system, None), str(shell.parent))
+    others = find_other_pythons(system, choose_python(system, None), str(shell.parent))
     assert [(candidate.path, candidate.tensorflow) for candidate in others] == [
         (str(project_python), "2.20.0"),
         (str(kernel_python), "2.15.1"),
         (str(conda_python), "2.10.0"),
     ]
     assert others[0].how == ".venv in the working folder"
-    assert find_other_pythons(system, choose(system, None), str(project_python.parent.parent))[0].path == str(
-        kernel_python
-    )
+    assert find_other_pythons(system, choose_python(system, None), str(project_python.parent.parent))[
+        0
+    ].path == str(kernel_python)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
@@ -272,7 +278,10 @@ def test_unreadable_environment_is_not_missing(tmp_path: Path, shell: Path) -> N
     env = make_environment(tmp_path / "closed/env", shell / "python3")
     env.parent.chmod(0)
     try:
-        assert choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).lost[0].problem == "closed"
+        assert (
+            choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).lost[0].problem
+            == "closed"
+        )
     finally:
         env.parent.chmod(0o755)
 
@@ -285,9 +294,9 @@ def test_variables_of_a_kernel_are_used(tmp_path: Path) -> None:
     (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
     for requested in (folder, folder / "kernel.json"):
         assert make_live_system(str(requested)).env["CUDA_VISIBLE_DEVICES"] == "-1"
-        assert kernel_variables(LiveSystem(), str(requested)) == {"CUDA_VISIBLE_DEVICES": "-1"}
+        assert read_kernel_variables(LiveSystem(), str(requested)) == {"CUDA_VISIBLE_DEVICES": "-1"}
     for other in (str(tmp_path), sys.executable, "/nowhere", "x\0y"):
-        assert kernel_variables(LiveSystem(), other) == {}
+        assert read_kernel_variables(LiveSystem(), other) == {}
 
 
 def test_folder_with_a_python_is_not_a_kernel(tmp_path: Path) -> None:
@@ -298,7 +307,7 @@ def test_folder_with_a_python_is_not_a_kernel(tmp_path: Path) -> None:
     (tmp_path / "kernel.json").write_text(spec, encoding="utf-8")
     (tmp_path / "mine.json").write_text(spec, encoding="utf-8")
     system = LiveSystem(cwd=str(tmp_path))
-    assert choose(system, str(tmp_path)).path == f"{tmp_path}/bin/python"
-    assert kernel_variables(system, str(tmp_path)) == {}
-    assert choose(system, "./mine.json").path == sys.executable
-    assert kernel_variables(system, "./mine.json") == {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert choose_python(system, str(tmp_path)).path == f"{tmp_path}/bin/python"
+    assert read_kernel_variables(system, str(tmp_path)) == {}
+    assert choose_python(system, "./mine.json").path == sys.executable
+    assert read_kernel_variables(system, "./mine.json") == {"CUDA_VISIBLE_DEVICES": "-1"}

@@ -15,9 +15,9 @@ from rules.make_facts import finding, healthy
 from startup import needs_sitecustomize
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown
-from tfdoctor.facts.python import Choice, Trouble, Unusable
+from tfdoctor.facts.python import PythonChoice, StartupFailure, UnusablePython
 from tfdoctor.findings import Cause
 from tfdoctor.probes import python
 from tfdoctor.report.diagnose import diagnose
@@ -40,7 +40,9 @@ def write_program(tmp_path: Path, text: str | bytes) -> str:
 
 def probe_python(path: str, timeout: float) -> Unknown:
     """Return the result of the probe for a Python that the user did not name."""
-    fact, _ = python.probe(LiveSystem(), Choice(path, "python3 on PATH"), is_requested=False, timeout=timeout)
+    fact, _ = python.probe(
+        LiveSystem(), PythonChoice(path, "python3 on PATH"), is_requested=False, timeout=timeout
+    )
     assert isinstance(fact, Unknown)
     return fact
 
@@ -48,7 +50,7 @@ def probe_python(path: str, timeout: float) -> Unknown:
 def find_trouble_kind(path: str, timeout: float = START_TIMEOUT_S) -> str:
     """Return the kind of trouble that the probe finds."""
     fact = probe_python(path, timeout)
-    assert isinstance(fact, Unusable)
+    assert isinstance(fact, UnusablePython)
     assert fact.trouble is not None
     return fact.trouble.kind
 
@@ -61,13 +63,13 @@ def test_pythonhome_that_prevents_the_start(tmp_path: Path) -> None:
         (write_program(tmp_path, "#!/bin/sh\nexit 7\n"), "exited"),
     ):
         system = LiveSystem(env=variables)
-        fact, _ = python.probe(system, Choice(path, path), is_requested=False, timeout=START_TIMEOUT_S)
-        assert isinstance(fact, Unusable)
+        fact, _ = python.probe(system, PythonChoice(path, path), is_requested=False, timeout=START_TIMEOUT_S)
+        assert isinstance(fact, UnusablePython)
         assert fact.trouble is not None
         assert fact.trouble.kind == expected
     facts = replace(
         healthy(),
-        python=Unusable("x", "x", Trouble("home", "/env/bin/python", "exited with status 1")),
+        python=UnusablePython("x", "x", StartupFailure("home", "/env/bin/python", "exited with status 1")),
         environment=EnvironmentFacts({"PYTHONHOME": "/nowhere"}, (), None),
     )
     result = finding(python_unusable.RULE, facts)
@@ -96,11 +98,11 @@ def test_hanging_python_is_silent(tmp_path: Path) -> None:
 def test_program_that_is_no_python(tmp_path: Path, text: str, expected: str, detail: str) -> None:
     path = write_program(tmp_path, text)
     fact = probe_python(path, START_TIMEOUT_S)
-    assert isinstance(fact, Unusable)
+    assert isinstance(fact, UnusablePython)
     assert fact.trouble is not None
     assert (fact.trouble.kind, fact.trouble.detail) == (expected, detail)
     with pytest.raises(UsageError, match="does not answer as a Python does"):
-        python.probe(LiveSystem(), Choice(path, path), is_requested=True, timeout=START_TIMEOUT_S)
+        python.probe(LiveSystem(), PythonChoice(path, path), is_requested=True, timeout=START_TIMEOUT_S)
 
 
 def test_missing_dynamic_loader_is_named(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_missing_dynamic_loader_is_named(tmp_path: Path) -> None:
         pytest.skip("another kind of machine")
     path = write_program(tmp_path, binary.replace(loader, b"/lib64/ld-linux-x86-64.so.9\0", 1))
     fact = probe_python(path, START_TIMEOUT_S)
-    assert isinstance(fact, Unusable)
+    assert isinstance(fact, UnusablePython)
     assert fact.trouble is not None
     assert "dynamic loader that it names, /lib64/ld-linux-x86-64.so.9 is not there" in fact.trouble.detail
 
@@ -149,12 +151,12 @@ def test_file_that_blocks_the_start_is_named(
     (site / name).write_text(text)
 
     def probe(asked: bool) -> Fact[PythonFacts]:
-        return python.probe(LiveSystem(), Choice(path, path), is_requested=asked, timeout=timeout)[0]
+        return python.probe(LiveSystem(), PythonChoice(path, path), is_requested=asked, timeout=timeout)[0]
 
     with ThreadPoolExecutor() as executor:  # both spend most of their time waiting
         facts = list(executor.map(probe, (False, True)))  # it is a Python, so naming it is not a usage error
     for fact in facts:
-        assert isinstance(fact, Unusable), fact
+        assert isinstance(fact, UnusablePython), fact
         assert fact.trouble is not None
         assert fact.trouble.kind == "site"
         assert fact.trouble.files == (str(site / name),)
@@ -168,8 +170,10 @@ def test_compiled_sitecustomize_is_named_by_source(environment: tuple[str, Path]
     (site / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
     (site.parent / "site-packages/aaa.pth").write_text(f"{site}\n")
     subprocess.run([path, "-S", "-m", "py_compile", str(site / "sitecustomize.py")], check=True)
-    fact, _ = python.probe(LiveSystem(), Choice(path, path), is_requested=False, timeout=START_TIMEOUT_S)
-    assert isinstance(fact, Unusable), fact
+    fact, _ = python.probe(
+        LiveSystem(), PythonChoice(path, path), is_requested=False, timeout=START_TIMEOUT_S
+    )
+    assert isinstance(fact, UnusablePython), fact
     assert fact.trouble is not None
     assert fact.trouble.files == (str(site / "sitecustomize.py"),)
 
@@ -181,7 +185,7 @@ def test_slow_start_is_awaited(environment: tuple[str, Path]) -> None:
         f"import os, time; time.sleep(0 if os.path.exists({str(mark)!r}) else 1000) "
         f"if not os.path.exists({str(mark)!r}) and not open({str(mark)!r}, 'w').close() else None\n"
     )
-    fact, _ = python.probe(LiveSystem(), Choice(path, path), is_requested=False, timeout=12.0)
+    fact, _ = python.probe(LiveSystem(), PythonChoice(path, path), is_requested=False, timeout=12.0)
     assert isinstance(fact, Known), fact
 
 
@@ -194,7 +198,7 @@ class ContainerSystem(LiveSystem):
 def test_driver_is_not_blamed_without_another_python(tmp_path: Path) -> None:
     path = write_program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
-    report = diagnose(survey(ContainerSystem(), compat, requested_python=path, timeout=6.0), compat)
+    report = diagnose(run_probes(ContainerSystem(), compat, requested_python=path, timeout=6.0), compat)
     assert isinstance(report.facts.driver.cuda, Unknown)
     assert "TFD105" not in {finding.code for finding in report.findings}
 
@@ -202,9 +206,9 @@ def test_driver_is_not_blamed_without_another_python(tmp_path: Path) -> None:
 def test_hanging_python_is_not_a_hanging_driver(tmp_path: Path) -> None:
     path = write_program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
-    report = diagnose(survey(LiveSystem(), compat, requested_python=path, timeout=6.0), compat)
-    assert isinstance(report.facts.python, Unusable)
+    report = diagnose(run_probes(LiveSystem(), compat, requested_python=path, timeout=6.0), compat)
+    assert isinstance(report.facts.python, UnusablePython)
     assert isinstance(report.facts.driver.cuda, Known)
-    assert report.root is not None
-    assert (report.root.code, report.root.cause) == ("TFD317", Cause.PYTHON_UNUSABLE)
+    assert report.root_finding is not None
+    assert (report.root_finding.code, report.root_finding.cause) == ("TFD317", Cause.PYTHON_UNUSABLE)
     assert "TFD105" not in {finding.code for finding in report.findings}

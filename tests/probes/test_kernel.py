@@ -14,7 +14,7 @@ from tfdoctor.facts import NOTEBOOK_COMMAND, Absent, Known, MachineFacts, PciGpu
 from tfdoctor.parse.kernel_log import EVENT_PATTERNS, parse_kernel_log
 from tfdoctor.parse.smi_health import parse_smi_health
 from tfdoctor.probes import kernel
-from tfdoctor.probes.processes import identify
+from tfdoctor.probes.processes import identify_processes
 from tfdoctor.system import LiveSystem, RecordedSystem
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def test_module_file_names_of_distributions(line: str, there: bool) -> None:
     ],
 )
 def test_modprobe_lines_that_block_the_module(text: str, line: str | None) -> None:
-    match = kernel.BLOCKED.search(text)
+    match = kernel.BLOCKING_LINE.search(text)
     assert (" ".join(match[1].split()) if match else None) == line
 
 
@@ -244,7 +244,7 @@ def test_dkms_name_matches_drivers_only() -> None:
     ("raw", "on"), [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False), (b"\x06\x00", None)]
 )
 def test_secure_boot_is_read_from_the_fifth_byte(tmp_path: Path, raw: bytes, on: bool | None) -> None:
-    path = tmp_path / kernel.SECURE_BOOT.lstrip("/")
+    path = tmp_path / kernel.SECURE_BOOT_FILE.lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_bytes(raw)
     fact = kernel.probe_secure_boot(LiveSystem(str(tmp_path)), MACHINE)
@@ -328,13 +328,13 @@ def test_removed_dpkg_packages_do_not_count(
 
 def test_processes_are_not_identified_in_a_container() -> None:
     processes = (SmiProcess(1, "python", 10),)
-    assert identify(LiveSystem(), processes, container=True) == processes
+    assert identify_processes(LiveSystem(), processes, container=True) == processes
 
 
 def test_own_process_belongs_to_the_user() -> None:
     import os
 
-    (process,) = identify(LiveSystem(), (SmiProcess(os.getpid(), None, 10),))
+    (process,) = identify_processes(LiveSystem(), (SmiProcess(os.getpid(), None, 10),))
     assert process.own is True
     assert process.name
     assert process.state is None
@@ -355,7 +355,7 @@ def test_own_process_belongs_to_the_user() -> None:
 def test_command_line_is_reduced_to_the_program(tmp_path: Path, words: str, command: str) -> None:
     status = "Name:\tpython3\nState:\tZ (zombie)\nUid:\t1001\t1001\t1001\t1001\n"
     files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cmdline": words}
-    (process,) = identify(
+    (process,) = identify_processes(
         make_machine(tmp_path, files=files, platform={"uid": "1000"}), (SmiProcess(7, None, 1),)
     )
     assert process.command == command
@@ -381,12 +381,14 @@ def test_command_line_is_reduced_to_the_program(tmp_path: Path, words: str, comm
 def test_container_is_read_from_the_cgroup(tmp_path: Path, cgroup: str, container: str) -> None:
     status = "Name:\tpython3\nState:\tS\nUid:\t0\t0\t0\t0\n"
     files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cgroup": cgroup}
-    (process,) = identify(make_machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
+    (process,) = identify_processes(make_machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
     assert process.container == container
 
 
 def test_hidden_process_is_not_reported_as_gone(tmp_path: Path) -> None:
-    (process,) = identify(make_machine(tmp_path), (SmiProcess(7, "x", 1),))
+    (process,) = identify_processes(make_machine(tmp_path), (SmiProcess(7, "x", 1),))
     assert process.state is None
-    (process,) = identify(make_machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),))
+    (process,) = identify_processes(
+        make_machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),)
+    )
     assert process.state == "gone"

@@ -388,8 +388,8 @@ def run_model(
     flags = parse_cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     executable = os.path.realpath(sys.executable)
     process = Process(system, executable, env, cpu_flags=flags, glibc=platform.libc_ver()[1])
-    assert process.load(str(caller), bind_now=True).ok
-    opener = process.find(str(caller))
+    assert process.load_extension(str(caller), bind_now=True).ok
+    opener = process.find_loaded_object(str(caller))
     answers: list[tuple[str | None, str | None]] = []
     for name in names:
         resolution = process.dlopen(name, opener)
@@ -455,7 +455,7 @@ def test_library_without_versions_binds_symbols(tmp_path: Path, standin_cache: P
     a_library_without_versions_or_symbols(bench)
     for env, error in ((bench.env, "undefined symbol: y"), ({}, "")):
         process = Process(LiveSystem(env=env), str(Path(sys.executable).resolve()), env)
-        resolution = process.load(str(tmp_path / "lib/libx.so.1"), bind_now=False)
+        resolution = process.load_extension(str(tmp_path / "lib/libx.so.1"), bind_now=False)
         assert resolution.error.endswith(error), env
         assert resolution.ok is not bool(error)
 
@@ -479,7 +479,7 @@ def test_local_library_does_not_share_its_symbols(tmp_path: Path, standin_cache:
     standins.write_library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
     process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
-    tensorflow = process.load(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
+    tensorflow = process.load_extension(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
     assert tensorflow.ok
     resolution = process.dlopen("libcusolver.so.11", process.python_library)
     assert resolution.ok is visible, resolution.error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.payload
-from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR
+from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED
 from tfdoctor.probes.loader import Process
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import list_payload_files
@@ -115,7 +115,7 @@ def test_unreadable_library_is_reported_as_denied(public: Path, closed: str) -> 
         == answer["said"]
         == f"{library.name}: cannot open shared object file: No such file or directory"
     )
-    problem = DENIED if closed == "file" else FOLDER_CLOSED
+    problem = PERMISSION_DENIED if closed == "file" else FOLDER_DENIED
     assert [str(library), problem] in answer["tried"]
     [entry] = answer["denied"]
     assert entry == [str(library), str(locked), get_user_name(), os.geteuid() != 0, "0"]

@@ -20,8 +20,8 @@ from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.candidates import list_fix_candidates, list_unfixed, make_environment
 from tfdoctor.environment.fix_availability import make_offer
 from tfdoctor.environment.models import Attempt, Candidate, FixResult, FixStatus
-from tfdoctor.examine.collect import survey
-from tfdoctor.explain import catalogue, lookup
+from tfdoctor.examine.collect import run_probes
+from tfdoctor.explain import find_entries, list_entries
 from tfdoctor.findings import Severity, Stage, Verification
 from tfdoctor.fit import Host
 from tfdoctor.fit.matrix import MatrixQuery, select_rows
@@ -54,7 +54,7 @@ LOGS = sorted([*(TESTS / "logs/lab").glob("*.log"), *(TESTS / "logs/data").glob(
 @cache
 def load_report(folder: Path) -> Report:
     compat = Compat.load()
-    return diagnose(survey(RecordedSystem(folder), compat), compat)
+    return diagnose(run_probes(RecordedSystem(folder), compat), compat)
 
 
 @cache
@@ -93,8 +93,8 @@ def fix_screen(folder: Path, width: int = 80) -> str | None:
     unfixed = [
         candidate for candidate in list_unfixed(report, environment) if candidate.finding.code not in first
     ]
-    result = FixResult(environment, tuple(attempts), tuple(unfixed), report, report, activated=True)
-    return render_fix(result, dry=True, width=width)
+    result = FixResult(environment, tuple(attempts), tuple(unfixed), report, report, is_activated=True)
+    return render_fix(result, is_plan=True, width=width)
 
 
 def verify_screen(folder: Path, width: int = 80) -> str:
@@ -136,7 +136,7 @@ def matrix_screen(version: str, capability: str | None = None, width: int = 80) 
 
 def explain_screen(code: str, width: int = 80) -> str:
     """Return the screen of `explain CODE`."""
-    return render_explanation(lookup(code), whole=False, width=width)
+    return render_explanation(find_entries(code), whole=False, width=width)
 
 
 def recommend_screen(card: str, driver: str | None, version: str | None, width: int = 80) -> str:
@@ -196,7 +196,7 @@ def install_screen(version: str, width: int = 80) -> str | None:
 
 def codes() -> list[str]:
     """Return every code and cause that `explain` knows."""
-    explained = catalogue()
+    explained = list_entries()
     return [*(rule.code for rule in explained.rules), *(entry.cause.value for entry in explained.causes)]
 
 

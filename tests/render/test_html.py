@@ -20,15 +20,15 @@ from tfdoctor.cli.verify import verify
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause, Evidence, Severity, Simulation, Stage, Status, Verification
-from tfdoctor.logs.excerpt import END_LINES, MAX_WHOLE_LINES, excerpt
+from tfdoctor.logs.excerpt import END_LINES, MAX_WHOLE_LINES, make_excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.render.html.check import report_html
+from tfdoctor.render.html.check import make_report_html
 from tfdoctor.render.html.document import embed_json
-from tfdoctor.render.html.log import logs_html
-from tfdoctor.render.html.verify import verification_html
+from tfdoctor.render.html.log import make_logs_html
+from tfdoctor.render.html.verify import make_verification_html
 from tfdoctor.report.dependency_chain import LINKS, make_chain
-from tfdoctor.report.library_search import Fate, list_searches
+from tfdoctor.report.library_search import FileOutcome, list_searches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def check_page(page: bytes, *, pictures: int = 0) -> Elements:
 
 
 def make_page(folder: Path) -> bytes:
-    return report_html(load_report(folder), typed="tfdoctor check")
+    return make_report_html(load_report(folder), typed="tfdoctor check")
 
 
 @pytest.mark.few(12)
@@ -120,7 +120,9 @@ def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
     links = make_chain(machine_report)
     assert [link.name for link in links] == list(LINKS)
     broken = [link for link in links if link.broken]
-    expected = machine_report.root is not None and machine_report.root.severity is Severity.ERROR
+    expected = (
+        machine_report.root_finding is not None and machine_report.root_finding.severity is Severity.ERROR
+    )
     assert len(broken) == expected
     assert all(link.status is Status.BAD for link in broken)
     if machine_report.verdict.gpu_usable:
@@ -145,7 +147,7 @@ def test_each_link_can_break(host: str, joint: str) -> None:
     assert [link.name for link in make_chain(load_report(HOSTS / host)) if link.broken] == [joint]
 
 
-def collect_fates(host: str) -> dict[str, set[Fate]]:
+def collect_fates(host: str) -> dict[str, set[FileOutcome]]:
     return {
         search.soname: {file.fate for file in search.files}
         for search in list_searches(load_report(HOSTS / host).facts)
@@ -153,10 +155,12 @@ def collect_fates(host: str) -> dict[str, set[Fate]]:
 
 
 def test_library_search_shows_the_fate_of_each_file() -> None:
-    assert collect_fates("healthy-one-gpu")["libcudart.so.12"] == {Fate.OPENED}
-    assert collect_fates("stub-before-the-driver")["libcuda.so.1"] >= {Fate.OPENED, Fate.HIDDEN}
-    assert Fate.OTHER_VERSION in collect_fates("two-other-cudas")["libcudart.so.12"]
-    assert Fate.UNUSABLE in {fate for file_fates in collect_fates("noexec").values() for fate in file_fates}
+    assert collect_fates("healthy-one-gpu")["libcudart.so.12"] == {FileOutcome.OPENED}
+    assert collect_fates("stub-before-the-driver")["libcuda.so.1"] >= {FileOutcome.OPENED, FileOutcome.HIDDEN}
+    assert FileOutcome.OTHER_VERSION in collect_fates("two-other-cudas")["libcudart.so.12"]
+    assert FileOutcome.UNUSABLE in {
+        fate for file_fates in collect_fates("noexec").values() for fate in file_fates
+    }
     assert collect_fates("plain-pip-install")["libcudart.so.12"] == set()
 
 
@@ -186,7 +190,7 @@ def make_hostile_page(folder: Path) -> bytes:
     changed = dataclasses.replace(
         machine_report, findings=(root, *machine_report.findings[1:]), root=root, verdict=verdict, facts=facts
     )
-    return report_html(changed, typed=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
+    return make_report_html(changed, typed=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
 
 
 def test_hostile_text_is_escaped() -> None:
@@ -242,7 +246,7 @@ LOG = f"{LOG_LINE}\nSkipping registering GPU devices...\n"
 
 def log_page(text: str, redactor: Redactor | None = None) -> bytes:
     log_report = diagnose_log([text.encode()], Compat.load(), "train.log")
-    return logs_html([(log_report, excerpt([text.encode()], log_report))], redactor or Redactor())
+    return make_logs_html([(log_report, make_excerpt([text.encode()], log_report))], redactor or Redactor())
 
 
 def test_deciding_lines_of_a_log_are_marked() -> None:
@@ -271,12 +275,12 @@ def test_long_log_is_cut_around_the_deciding_lines() -> None:
     noise = "".join(f"step {number} of alice@host.example.com\n" for number in range(30_000))
     text = f"{noise}{LOG}{noise}"
     log_report = diagnose_log([text.encode()], Compat.load(), "train.log")
-    log_excerpt = excerpt(
+    log_excerpt = make_excerpt(
         (text[offset : offset + 999].encode() for offset in range(0, len(text), 999)), log_report
     )
     shown_lines = sum(len(part.lines) for part in log_excerpt.parts)
     assert (
-        shown_lines + sum(part.missing for part in log_excerpt.parts) + log_excerpt.after
+        shown_lines + sum(part.omitted_before for part in log_excerpt.parts) + log_excerpt.omitted_after
         == log_report.lines
         == 60_002
     )
@@ -286,7 +290,7 @@ def test_long_log_is_cut_around_the_deciding_lines() -> None:
         for part in log_excerpt.parts
         for number, line in part.lines
     )
-    page = logs_html([(log_report, log_excerpt)], Redactor())
+    page = make_logs_html([(log_report, log_excerpt)], Redactor())
     assert len(page) < MAX_PAGE_BYTES
     assert b"alice" not in page
     check_page(page)
@@ -295,7 +299,7 @@ def test_long_log_is_cut_around_the_deciding_lines() -> None:
 def test_last_state_of_an_overwritten_line_is_shown() -> None:
     text = f"10%\r50%\rNum GPUs: 0\n{LOG}"
     log_report = diagnose_log([text.encode()], Compat.load(), "train.log")
-    assert dict(excerpt([text.encode()], log_report).parts[0].lines)[1] == "Num GPUs: 0"
+    assert dict(make_excerpt([text.encode()], log_report).parts[0].lines)[1] == "Num GPUs: 0"
 
 
 def test_hostile_log_is_escaped() -> None:
@@ -323,7 +327,7 @@ def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None
         machine_report.findings,
         simulated=simulation,
     )
-    return verification_html(verification, redactor or Redactor())
+    return make_verification_html(verification, redactor or Redactor())
 
 
 def test_verification_page_marks_the_failed_stage() -> None:

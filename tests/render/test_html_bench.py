@@ -14,7 +14,7 @@ from render.test_html import HOSTILE, USER, check_page
 from tfdoctor.cli.bench import bench
 from tfdoctor.errors import UsageError
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.render.html.bench import benchmark_html
+from tfdoctor.render.html.bench import make_benchmark_html
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = 
     results = make_bench(make_devices_line("CPU:0", "GPU:0"), *slow, *fast)
     devices = tuple(dataclasses.replace(device, name=name) for device in results.devices)
     results = dataclasses.replace(results, stopped=stopped, devices=devices)
-    return benchmark_html(results, redactor or Redactor())
+    return make_benchmark_html(results, redactor or Redactor())
 
 
 def test_page_has_the_result_a_chart_and_every_time() -> None:

@@ -28,7 +28,7 @@ HOST = ROOT / "tests/hosts/plain-pip-install"
 
 @pytest.fixture
 def as_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_name, "name", lambda: "./scripts/tfdoctor")
+    monkeypatch.setattr(program_name, "get_program_name", lambda: "./scripts/tfdoctor")
 
 
 def test_default_name_is_unchanged() -> None:
@@ -52,7 +52,7 @@ def test_only_commands_are_replaced() -> None:
     "name", ["uvx --from /srv/src tfdoctor", "uv run tfdoctor", "/opt/x/python -m tfdoctor"]
 )
 def test_replacing_twice_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_name, "name", lambda: name)
+    monkeypatch.setattr(program_name, "get_program_name", lambda: name)
     replaced = program_name.adapt_commands("See `tfdoctor explain TFD203`, tfdoctor check")
     assert replaced == f"See `{name} explain TFD203`, {name} check"
     assert program_name.adapt_commands(replaced) == replaced
@@ -76,7 +76,7 @@ def test_page_measures_the_replaced_text() -> None:
 
 
 def run_check(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
-    variables = {key: value for key, value in os.environ.items() if key != program_name.VARIABLE}
+    variables = {key: value for key, value in os.environ.items() if key != program_name.PROGRAM_NAME_VARIABLE}
     return subprocess.run(
         [*command, "check", "--facts", str(HOST)],
         env=variables | env,
@@ -93,10 +93,14 @@ def run_check(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
         ([sys.executable, "-m", "tfdoctor"], {"PYTHONPATH": "/srv/modules"}, " -m tfdoctor explain"),
         (
             [sys.executable, "-m", "tfdoctor"],
-            {program_name.VARIABLE: "./scripts/tfdoctor"},
+            {program_name.PROGRAM_NAME_VARIABLE: "./scripts/tfdoctor"},
             " ./scripts/tfdoctor explain",
         ),
-        ([sys.executable, "-m", "tfdoctor"], {program_name.VARIABLE: "x\x1b[31m"}, "More: tfdoctor explain"),
+        (
+            [sys.executable, "-m", "tfdoctor"],
+            {program_name.PROGRAM_NAME_VARIABLE: "x\x1b[31m"},
+            "More: tfdoctor explain",
+        ),
         (
             [str(Path(sys.executable).with_name("tfdoctor"))],
             {"PATH": str(Path(sys.executable).parent)},
@@ -129,13 +133,13 @@ def test_commands_begin_as_tfdoctor_was_called(words: list[str], env: dict[str, 
 def test_name_includes_uv(
     program: str, env: dict[str, str], source: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key in (program_name.VARIABLE, "UV", "UV_RUN_RECURSION_DEPTH"):
+    for key in (program_name.PROGRAM_NAME_VARIABLE, "UV", "UV_RUN_RECURSION_DEPTH"):
         monkeypatch.delenv(key, raising=False)
     for key, value in env.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setattr(sys, "argv", [program, "check"])
     monkeypatch.setattr(program_name, "_find_install_source", lambda: source)
-    assert program_name.name.__wrapped__() == expected
+    assert program_name.get_program_name.__wrapped__() == expected
 
 
 def test_shell_script_exports_how_it_was_called(tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ def test_shell_script_exports_how_it_was_called(tmp_path: Path) -> None:
 
 def test_json_keeps_the_default_name() -> None:
     command = [sys.executable, "-m", "tfdoctor"]
-    env = os.environ | {program_name.VARIABLE: "./scripts/tfdoctor"}
+    env = os.environ | {program_name.PROGRAM_NAME_VARIABLE: "./scripts/tfdoctor"}
     process = subprocess.run(
         [*command, "check", "--json", "--facts", str(HOST)],
         env=env,
@@ -183,7 +187,7 @@ def test_json_keeps_the_default_name() -> None:
 def test_error_hint_uses_the_name() -> None:
     process = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "run"],
-        env=os.environ | {program_name.VARIABLE: "./scripts/tfdoctor"},
+        env=os.environ | {program_name.PROGRAM_NAME_VARIABLE: "./scripts/tfdoctor"},
         capture_output=True,
         text=True,
         check=False,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.findings import Observation, Report
 from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose
@@ -28,7 +28,7 @@ EXPECTED_HOSTS = (
 
 def report_of(host: str, observed: Observation | None = None) -> Report:
     compat = Compat.load()
-    return diagnose(survey(RecordedSystem(HOSTS / host), compat), compat, observed)
+    return diagnose(run_probes(RecordedSystem(HOSTS / host), compat), compat, observed)
 
 
 def compare_with_expected(name: str, text: str, refresh: bool) -> None:

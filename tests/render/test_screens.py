@@ -38,11 +38,11 @@ from render.screens import (
 from tfdoctor import versions
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
-from tfdoctor.explain import lookup
+from tfdoctor.explain import find_entries
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Severity, Status
 from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import MatrixQuery, find_code_on_card, select_rows
+from tfdoctor.fit.matrix import MatrixQuery, find_code_on_gpu, select_rows
 from tfdoctor.plan import Method, Request, recommend
 from tfdoctor.plan.overview import list_overviews
 from tfdoctor.render.explain import render_explanation
@@ -108,14 +108,14 @@ def test_first_screen_answers_five_questions(host: Path) -> None:
         None: "[Cc]ould not|cannot be",
     }
     assert re.search(verdicts[report.verdict.gpu_usable], " ".join(lines[1:6])), text
-    if report.main is None or NOTHING_TO_TYPE in " ".join(text.split()):
+    if report.main_finding is None or NOTHING_TO_TYPE in " ".join(text.split()):
         return
     assert "  Why " in text
     assert re.search(r"^  (Fix it|Do) ", text, re.MULTILINE), text
     commands = find_bold_commands(check_screen(host, colour=True))
     assert commands, text
     assert CHANGES.search(" ".join(text.split())), text
-    if report.main.remedies[0].changes_system or any("sudo " in command for command in commands):
+    if report.main_finding.remedies[0].changes_system or any("sudo " in command for command in commands):
         assert "  No root? " in text, text
 
 
@@ -145,11 +145,11 @@ def test_undecided_causes_of_a_log_are_described(log: Path) -> None:
 @pytest.mark.few(40)
 def test_dry_run_of_fix_answers_five_questions(host: Path) -> None:
     report, screen = load_report(host), fix_screen(host)
-    if screen is None or report.main is None or not report.main.remedies:
+    if screen is None or report.main_finding is None or not report.main_finding.remedies:
         return
     text = " ".join(screen.split())
     assert re.search("will use|will not use|cannot use it|could not|cannot be|not installed", text), text
-    has_commands = any(remedy.commands for remedy in report.main.remedies)
+    has_commands = any(remedy.commands for remedy in report.main_finding.remedies)
     assert "To have it done: tfdoctor fix" in text or "Fix can do nothing here." in text
     assert CHANGES.search(text) or "--undo" in text or not has_commands or "(-v)" in text, text
     assert "No root" in text or not has_commands or "(-v)" in text, text
@@ -195,7 +195,7 @@ def test_marked_row_states_its_problem(host: Path) -> None:
     assert "see above" not in text
     rows = {row[0]: row[1] for row in re.findall(r"^[✗!] (\w+) {2,}(.+) \[TFD\d+\]$", text, re.MULTILINE)}
     for area in report.areas:
-        if area.name in rows and not area.reason and area.status is not Status.GOOD:
+        if area.name in rows and not area.explains_status and area.status is not Status.GOOD:
             titles = [item.title for item in area.findings] + [
                 item.short_title for item in area.findings if item.short_title
             ]
@@ -204,7 +204,7 @@ def test_marked_row_states_its_problem(host: Path) -> None:
 
 def test_every_rule_has_a_short_row_text() -> None:
     for rule in ALL_RULES:
-        if rule.shown_area is not None:
+        if rule.reported_area is not None:
             assert 5 < len(rule.short_title) <= 40, rule.code
             assert not rule.short_title.endswith("."), rule.code
 
@@ -271,7 +271,7 @@ def test_question_fits_the_width(width: int) -> None:
 def test_verbose_explanation_is_longer() -> None:
     shorter = 0
     for code in codes():
-        screen, verbose = explain_screen(code), render_explanation(lookup(code))
+        screen, verbose = explain_screen(code), render_explanation(find_entries(code))
         if screen != verbose:
             shorter += 1
             assert screen.endswith(f"More: tfdoctor explain {code} -v\n")
@@ -367,9 +367,9 @@ def test_run_is_one_screen(log: Path) -> None:
         ["python", "train.py"],
         1,
         load_log_report(log),
-        known=True,
+        has_messages=True,
         failures=(),
-        lost=0,
+        lost_bytes=0,
         notes=notes,
         verbose=False,
         quiet=False,
@@ -412,7 +412,7 @@ def test_overview_line_holds_for_each_release() -> None:
                 continue
             first, _, last = line.cards.partition(" to ")
             for name in {first, last or first}:
-                assert find_code_on_card(COMPAT, row.release, generations[name]) == "native", version
+                assert find_code_on_gpu(COMPAT, row.release, generations[name]) == "native", version
             for method, command in ((Method.PIP, "install"), (Method.CONTAINER, "build")):
                 available = bool(recommend(COMPAT, Request(version, method=method), Host()).options)
                 if command == line.way:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.facts import Known, value_of
 from tfdoctor.report.areas import make_areas
 from tfdoctor.system import RecordedSystem
@@ -26,7 +26,7 @@ HOSTS = Path(__file__).resolve().parents[1] / "hosts"
     ],
 )
 def test_gpu_line_has_the_known_properties(fields: dict[str, object], told: str) -> None:
-    facts = survey(RecordedSystem(HOSTS / "healthy-one-gpu"), Compat.load())
+    facts = run_probes(RecordedSystem(HOSTS / "healthy-one-gpu"), Compat.load())
     cuda = value_of(facts.driver.cuda)
     assert cuda is not None
     device = dataclasses.replace(cuda.devices[0], name="Foo", **fields)

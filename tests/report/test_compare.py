@@ -24,8 +24,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.render.diff import render_comparison
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.report.diff import Matters, compare
-from tfdoctor.report.diff.flatten import AREAS, snapshot
+from tfdoctor.report.diff import Importance, compare
+from tfdoctor.report.diff.flatten import AREAS, make_snapshot
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
@@ -81,10 +81,10 @@ def test_explaining_difference_comes_first(name: str, expected: str) -> None:
     comparison = compare(host("healthy-one-gpu"), report)
     difference = find_difference(comparison, expected)
     assert difference is not None
-    assert difference.matters is Matters.EXPLAINS
-    root = report.root.code if report.root is not None else report.findings[0].code
+    assert difference.importance is Importance.EXPLAINS
+    root = report.root_finding.code if report.root_finding is not None else report.findings[0].code
     assert root in comparison.differences[0].findings
-    weights = [list(Matters).index(item.matters) for item in comparison.differences]
+    weights = [list(Importance).index(item.importance) for item in comparison.differences]
     assert weights == sorted(weights)
     assert expected in render_comparison(comparison, "good", width=100)
 
@@ -106,7 +106,7 @@ def test_earlier_findings_are_not_explained() -> None:
     old = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1")
     new = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1", TF_FORCE_GPU_ALLOW_GROWTH="true")
     (difference,) = compare_facts(old, new).differences
-    assert (difference.name, difference.was, difference.findings) == (
+    assert (difference.name, difference.old_value, difference.findings) == (
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "not set",
         (),
@@ -157,7 +157,7 @@ def test_removed_folder_explains_a_missing_library() -> None:
         difference = find_difference(compare_facts(good, bad), "LD_LIBRARY_PATH")
         assert difference is not None
         assert bool(difference.findings) is explains
-        assert (difference.lost, difference.added) == (
+        assert (difference.removed_items, difference.added_items) == (
             (("/opt/cuda/lib64",), ()) if explains else ((), ("/opt/new",))
         )
 
@@ -170,7 +170,7 @@ def test_unknown_facts_are_compared_only_if_new() -> None:
     assert find_difference(compare_facts(without_module, facts), "kernel module") is None
     difference = find_difference(compare_facts(facts, without_module), "kernel module")
     assert difference is not None
-    assert difference.now == "not known: no permission"
+    assert difference.new_value == "not known: no permission"
 
 
 def test_other_tensorflow_hides_library_differences() -> None:
@@ -197,7 +197,7 @@ def test_moved_library_is_listed_with_its_version() -> None:
     )
     difference = find_difference(compare_facts(healthy(), changed), "libcudnn.so.9")
     assert difference is not None
-    assert difference.now == "9.1.0 in /usr/lib"
+    assert difference.new_value == "9.1.0 in /usr/lib"
     assert difference.findings == ("TFD206",)
 
 
@@ -220,5 +220,5 @@ def test_control_characters_are_removed() -> None:
 
 def test_every_area_is_listed() -> None:
     for name in NAMES:
-        assert {area for area, _ in snapshot(host(name).facts)} <= set(AREAS)
-    assert SITE not in str(snapshot(with_tensorflow(healthy())))
+        assert {area for area, _ in make_snapshot(host(name).facts)} <= set(AREAS)
+    assert SITE not in str(make_snapshot(with_tensorflow(healthy())))

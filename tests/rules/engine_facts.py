@@ -52,7 +52,7 @@ def toolkit(*names: str, config: Any = NOTHING, hooks: tuple[str, ...] = ()) -> 
     return Known(ContainerToolkit("1.17.8", tuple((n, f"/usr/bin/{n}") for n in names), config, hooks), "x")
 
 
-HOOK = toolkit("nvidia-ctk", engine.HOOK)
+HOOK = toolkit("nvidia-ctk", engine.HOOK_PROGRAM)
 
 
 BASE = toolkit("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")

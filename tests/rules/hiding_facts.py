@@ -10,15 +10,15 @@ from tfdoctor.facts import (
     Distribution,
     EnvironmentFacts,
     Facts,
-    Instead,
     Known,
+    LoadAttempt,
     Origin,
+    RemovedEntriesResult,
+    ReplacedLibrary,
     Resolution,
-    Tried,
-    Without,
     value_of,
 )
-from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
+from tfdoctor.facts.imports import ImportResult, RehearsalFacts
 from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def with_hidden_gpus(origin: Origin, value: str = "-1", scheduler: str | None = 
 def diagnose_root(facts: Facts) -> tuple[Report, Finding]:
     """Return the report on the facts and its root finding."""
     report = diagnose(facts, COMPAT)
-    assert report.root is not None
-    return report, report.root
+    assert report.root_finding is not None
+    return report, report.root_finding
 
 
 def with_shadowing_library(variable: str = "LD_LIBRARY_PATH") -> Facts:
@@ -65,11 +65,11 @@ def with_shadowing_library(variable: str = "LD_LIBRARY_PATH") -> Facts:
         "libcublas.so.11: cannot open shared object file: No such file or directory",
         ("libcublas.so.11",),
         bad,
-        (Tried(bad, "", variable),),
+        (LoadAttempt(bad, "", variable),),
     )
     resolutions = tuple(failed if r.soname == failed.soname else r for r in loader.resolutions)
-    without_folder = Without(
-        variable, ("/old/lib64",), loader.resolutions, (), (Instead("libcusolver.so.11", bad, good),)
+    without_folder = RemovedEntriesResult(
+        variable, ("/old/lib64",), loader.resolutions, (), (ReplacedLibrary("libcusolver.so.11", bad, good),)
     )
     environment = EnvironmentFacts(
         {variable: "/old/lib64:/mine"},
@@ -146,5 +146,7 @@ def with_foreign_numpy(*installed: Distribution, error: str = "", value: str = f
     facts = replace(facts, python=Known(python, "x"), environment=environment)
     if not error:
         return facts
-    failure = Rehearsed("numpy", error, "ImportError", import_error=True, file=f"{FOREIGN}/numpy/__init__.py")
+    failure = ImportResult(
+        "numpy", error, "ImportError", import_error=True, file=f"{FOREIGN}/numpy/__init__.py"
+    )
     return replace(facts, rehearsal=Known(RehearsalFacts((), (failure,)), "a child"))

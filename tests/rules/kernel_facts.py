@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
-from tfdoctor.facts import CardHealth, Facts, KernelEvent, Known, SmiFacts, value_of
+from tfdoctor.examine.collect import run_probes
+from tfdoctor.facts import Facts, GpuCondition, KernelEvent, Known, SmiFacts, value_of
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -24,7 +24,7 @@ COMPAT = Compat.load()
 
 @cache
 def load_facts(host: str) -> Facts:
-    return survey(RecordedSystem(HOSTS / host), COMPAT)
+    return run_probes(RecordedSystem(HOSTS / host), COMPAT)
 
 
 def make_report(facts: Facts) -> Report:
@@ -44,7 +44,7 @@ def with_events(host: str, *events: KernelEvent) -> Facts:
     return dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, log=Known(events, "dmesg")))
 
 
-def with_health(health: CardHealth) -> Facts:
+def with_health(health: GpuCondition) -> Facts:
     facts = load_facts("healthy-one-gpu")
     smi = value_of(facts.driver.smi)
     assert isinstance(smi, SmiFacts)

@@ -18,6 +18,7 @@ from tfdoctor.facts import (
     FoundElsewhere,
     KernelModule,
     Known,
+    LoadAttempt,
     LoaderFacts,
     MachineFacts,
     Nvml,
@@ -27,7 +28,6 @@ from tfdoctor.facts import (
     SmiFacts,
     SmiGpu,
     TensorFlowFacts,
-    Tried,
     value_of,
 )
 from tfdoctor.findings import Observation
@@ -195,7 +195,7 @@ def make_missing(soname: str, **fields: Any) -> Resolution:
 
 def make_rejected(soname: str, path: str, problem: str, *, crash: bool = False) -> Resolution:
     """Return a resolution in which the loader stops at this file."""
-    tried = (Tried(path, problem, "LD_LIBRARY_PATH"),)
+    tried = (LoadAttempt(path, problem, "LD_LIBRARY_PATH"),)
     return Resolution(soname, None, "", f"{path}: {problem}", (soname,), tried=tried, crash=crash)
 
 

@@ -82,11 +82,11 @@ def test_each_finding_is_in_a_printed_area(context: RuleContext) -> None:
     printed = {area.name for area in make_areas(context.facts, context.build, ())}
     for rule in ALL_RULES:
         is_about_report = rule.code.startswith("TFD9")
-        assert (rule.shown_area is None) if is_about_report else (rule.shown_area in printed), rule.code
-        finding = rule.finding(rule.causes[0], 0, "x")
-        assert find_area(finding) == rule.shown_area
-    assert RULES_BY_CODE["TFD203"].shown_area == "Loader"
-    assert RULES_BY_CODE["TFD101"].shown_area == "Driver"
+        assert (rule.reported_area is None) if is_about_report else (rule.reported_area in printed), rule.code
+        finding = rule.make_finding(rule.causes[0], 0, "x")
+        assert find_area(finding) == rule.reported_area
+    assert RULES_BY_CODE["TFD203"].reported_area == "Loader"
+    assert RULES_BY_CODE["TFD101"].reported_area == "Driver"
 
 
 def test_flags_of_engine_and_python_rules() -> None:

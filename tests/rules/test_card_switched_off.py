@@ -48,8 +48,8 @@ def test_commands_for_a_blacklisted_module(path: str, typed: str) -> None:
     report = make_report(
         dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, modules=modules))
     )
-    assert report.root is not None
-    remedy = report.root.remedies[0]
+    assert report.root_finding is not None
+    remedy = report.root_finding.remedies[0]
     assert remedy.commands[0].startswith(typed)
     assert remedy.commands[-1] == "sudo reboot"
     assert remedy.changes_system

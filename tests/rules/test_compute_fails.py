@@ -51,8 +51,8 @@ def make_observed(*computed: str) -> Observation:
 )
 def test_error_determines_the_cause(line: str, cause: Cause) -> None:
     report = diagnose(healthy(), Compat.load(), make_observed(line))
-    assert report.root is not None
-    assert (report.root.code, report.root.cause) == ("TFD115", cause)
+    assert report.root_finding is not None
+    assert (report.root_finding.code, report.root_finding.cause) == ("TFD115", cause)
     assert report.verdict.gpu_usable is False
 
 

@@ -24,9 +24,9 @@ from tfdoctor.facts import (
     Distribution,
     FoundElsewhere,
     Known,
+    LoadAttempt,
+    RemovedEntriesResult,
     Resolution,
-    Tried,
-    Without,
     value_of,
 )
 from tfdoctor.facts.files import ChangedFile
@@ -48,7 +48,7 @@ def test_damaged_dependency_of_a_library() -> None:
         "RUNPATH",
         f"{path}: file too short",
         ("libnvJitLink.so.12",),
-        tried=(Tried(path, "file too short", "RUNPATH"),),
+        tried=(LoadAttempt(path, "file too short", "RUNPATH"),),
     )
     facts = with_loader(healthy(), needs)
     result = finding(damaged_library.RULE, facts)
@@ -141,13 +141,13 @@ def test_bad_file_on_the_path_is_dropped_and_the_wheel_linked() -> None:
     via = "LD_LIBRARY_PATH"
     failed = replace(
         make_rejected("libcufft.so.11", bad_path, "is no ELF object"),
-        tried=(Tried(bad_path, "is no ELF object", via),),
+        tried=(LoadAttempt(bad_path, "is no ELF object", via),),
     )
     facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
     loader = value_of(facts.loader)
     assert loader is not None
     intact = FoundElsewhere("libcufft", "libcufft.so.11", good_path, None)
-    without_variable = Without(via, ("/conda/lib",), loader.resolutions, (), ())
+    without_variable = RemovedEntriesResult(via, ("/conda/lib",), loader.resolutions, (), ())
     for without, kinds in (((), [RemoveEntries]), ((without_variable,), [RemoveEntries, MakeLink])):
         changed = replace(loader, library_path=("/conda/lib",), found=(intact,), without=without)
         result = finding(damaged_library.RULE, replace(facts, loader=Known(changed, "")))

@@ -11,10 +11,10 @@ from rules.engine_facts import (
     engines,
 )
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.facts import Absent, Known, Unknown
 from tfdoctor.facts.containers import (
-    EngineSilence,
+    UnreachableEngine,
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.report.diagnose import SECONDARY_CODES, diagnose
@@ -31,7 +31,7 @@ def test_engine_rule_is_never_the_root_cause() -> None:
         rule.code for rule in ALL_RULES if rule.check.__module__ in _list_engine_modules()
     } == SECONDARY_CODES
     facts = replace(
-        healthy(), containers=Known(engines(docker=Known(EngineSilence("timeout", "3 s"), "x")), "x")
+        healthy(), containers=Known(engines(docker=Known(UnreachableEngine("timeout", "3 s"), "x")), "x")
     )
     for cause in (Cause.INCONCLUSIVE, Cause.NO_NVIDIA_RUNTIME, Cause.CONTAINER_NVML_LOST):
         report = diagnose(facts, COMPAT)
@@ -62,7 +62,7 @@ def _list_engine_modules() -> set[str]:
     ids=lambda path: path.name,
 )  # fmt: skip
 def test_no_rule_crashes_on_unknown_parts(folder: Path) -> None:
-    facts = survey(RecordedSystem(folder), COMPAT)
+    facts = run_probes(RecordedSystem(folder), COMPAT)
     assert isinstance(facts.containers, Known)
     for fact in (Unknown("not looked at"), Absent("somewhere")):
         for name in ("docker", "daemon_config", "toolkit"):

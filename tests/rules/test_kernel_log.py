@@ -27,7 +27,7 @@ def test_xid_does_not_make_a_working_gpu_unusable(number: int) -> None:
     report = make_report(with_events("healthy-one-gpu", event))
     (finding,) = find_findings(report, kernel_log.RULE.code)
     assert finding.severity < Severity.ERROR
-    assert report.root is None
+    assert report.root_finding is None
     assert report.verdict.gpu_usable is True
     assert f"Xid {number}" in finding.explanation
 

@@ -14,7 +14,7 @@ from rules.make_facts import (
 from tfdoctor.facts import (
     Absent,
     Known,
-    Tried,
+    LoadAttempt,
     Unknown,
 )
 from tfdoctor.findings import OutcomeKind
@@ -51,5 +51,5 @@ def test_linked_tensorflow_is_left_to_the_import_rule(module):
 
 
 def test_types_of_facts():
-    assert Tried("/a", "x", "y").problem == "x"
+    assert LoadAttempt("/a", "x", "y").problem == "x"
     assert isinstance(healthy().python, Known)

@@ -23,9 +23,9 @@ from tfdoctor.causes.steps import Install, MakeLink, RemoveEntries
 from tfdoctor.facts import (
     FoundElsewhere,
     Known,
+    LoadAttempt,
+    RemovedEntriesResult,
     Resolution,
-    Tried,
-    Without,
     value_of,
 )
 from tfdoctor.findings import Cause
@@ -88,7 +88,7 @@ def test_older_dependency_with_the_same_soname_is_named() -> None:
         make_resolution("libcusparse.so.12", f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"),
         error=error,
         really_missing=("libcusparse.so.12",),
-        tried=(Tried(path, "", "RUNPATH of libcusparse.so.12"),),
+        tried=(LoadAttempt(path, "", "RUNPATH of libcusparse.so.12"),),
     )
     result = finding(libs_transitive.RULE, with_loader(healthy(), failed))
     assert result.title == "libcusparse.so.12 needs a different libnvJitLink.so.12 than the installed one"
@@ -102,7 +102,9 @@ def test_requirement_excludes_the_installed_version() -> None:
         make_resolution("libcusparse.so.12", f"{nvidia}/cusparse/lib/libcusparse.so.12"),
         error=f"{nvidia}/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_6",
         really_missing=("libcusparse.so.12",),
-        tried=(Tried(f"{nvidia}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),),
+        tried=(
+            LoadAttempt(f"{nvidia}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),
+        ),
     )
     facts = with_loader(with_tensorflow(healthy(), version="2.20.0"), failed)
     result = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.5.82"}))
@@ -123,7 +125,7 @@ def test_bad_library_on_the_path_is_dropped_and_the_wheel_linked() -> None:
     facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
     loader = value_of(facts.loader)
     assert loader is not None
-    without_variable = Without("LD_LIBRARY_PATH", ("/conda/lib",), loader.resolutions, (), ())
+    without_variable = RemovedEntriesResult("LD_LIBRARY_PATH", ("/conda/lib",), loader.resolutions, (), ())
     intact = FoundElsewhere("libcufft", "libcufft.so.11", good_path, None)
     loader = replace(loader, library_path=("/conda/lib",), found=(intact,), without=(without_variable,))
     result = finding(libs_transitive.RULE, replace(facts, loader=Known(loader, "")))

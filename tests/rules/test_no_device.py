@@ -27,17 +27,17 @@ from tfdoctor.rules import no_device
 def test_kernel_log_explains_the_missing_device(kind: str, xid: int | None, words: str) -> None:
     facts = with_events("fallen-off-the-bus", KernelEvent(kind, "NVRM: it says so", xid))
     report = make_report(facts)
-    assert report.root is not None
-    assert report.root.code == no_device.RULE.code
-    assert words in report.root.title
+    assert report.root_finding is not None
+    assert report.root_finding.code == no_device.RULE.code
+    assert words in report.root_finding.title
 
 
 def test_general_rule_leads_if_module_files_are_unknown() -> None:
     facts = load_facts("kernel-updated")
     kernel = dataclasses.replace(facts.kernel, modules=Unknown("not to be seen"))
     report = make_report(dataclasses.replace(facts, kernel=kernel))
-    assert report.root is not None
-    assert report.root.code == no_device.RULE.code
+    assert report.root_finding is not None
+    assert report.root_finding.code == no_device.RULE.code
     assert outcome_kind(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
 
 
@@ -45,8 +45,8 @@ def test_gpu_lost_from_the_bus_is_reported() -> None:
     facts = with_events("fallen-off-the-bus")
     kernel = dataclasses.replace(facts.kernel, lost_cards=("0000:01:00.0",))
     report = make_report(dataclasses.replace(facts, kernel=kernel))
-    assert report.root is not None
-    assert "does not answer on the bus" in report.root.title
+    assert report.root_finding is not None
+    assert "does not answer on the bus" in report.root_finding.title
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,6 @@ def test_gpu_lost_from_the_bus_is_reported() -> None:
 )
 def test_specific_rule_replaces_the_general_one(host: str, code: str) -> None:
     report = make_report(load_facts(host))
-    assert report.root is not None
-    assert report.root.code == code
+    assert report.root_finding is not None
+    assert report.root_finding.code == code
     assert outcome_kind(report, no_device.RULE.code) is OutcomeKind.NOT_APPLICABLE

@@ -9,7 +9,7 @@ import pytest
 
 from rules.make_facts import COMPAT, healthy, make_missing, with_loader, with_machine, with_python
 from tfdoctor.facts import Absent, Known, Unknown, value_of
-from tfdoctor.facts.python import Choice, LostEnvironment, OtherPython
+from tfdoctor.facts.python import LostEnvironment, OtherPython, PythonChoice
 from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose
 
@@ -23,14 +23,14 @@ NONE = Absent("its files", "no tensorflow package")
 WORKS = "TensorFlow works here on the CPU"
 
 
-PYTHON = Choice("/env/bin/python", "/env")
+PYTHON = PythonChoice("/env/bin/python", "/env")
 
 
 in_a_container = pytest.mark.parametrize("container", [None, "docker"])
 
 
 def make_bare_machine(
-    tensorflow: Fact[TensorFlowFacts] = NONE, container: str | None = None, choice: Choice = PYTHON
+    tensorflow: Fact[TensorFlowFacts] = NONE, container: str | None = None, choice: PythonChoice = PYTHON
 ) -> Facts:
     """Return facts without a GPU and a driver, with this TensorFlow, or without one by default."""
     facts = healthy("2.21.0")
@@ -71,9 +71,11 @@ def test_report_says_how_to_install_tensorflow(container: str | None) -> None:
 @in_a_container
 def test_installed_tensorflow_works_on_the_cpu(container: str | None) -> None:
     report = diagnose(make_bare_machine(healthy("2.21.0").tensorflow, container), COMPAT)
-    assert report.root is not None
-    assert [WORKS in remedy.text for remedy in report.root.remedies].count(True) == 1
-    assert not any("pip install" in line for result in report.root.remedies for line in result.commands)
+    assert report.root_finding is not None
+    assert [WORKS in remedy.text for remedy in report.root_finding.remedies].count(True) == 1
+    assert not any(
+        "pip install" in line for result in report.root_finding.remedies for line in result.commands
+    )
 
 
 @in_a_container

@@ -11,7 +11,7 @@ from tfdoctor.facts import (
     Known,
     value_of,
 )
-from tfdoctor.facts.imports import Oddity, RehearsalFacts, Rehearsed, Shadow
+from tfdoctor.facts.imports import ImportResult, RehearsalFacts, RehearsalReason, Shadow
 from tfdoctor.findings import Cause
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
@@ -34,7 +34,7 @@ def test_import_errors_of_the_first_tensorflow_do_not_count() -> None:
     """The installed packages do not fit the older TensorFlow that Python imports."""
     facts = with_two_tensorflows(origin="start")
     error = "Descriptors cannot be created directly."
-    failure = Rehearsed(
+    failure = ImportResult(
         "google.protobuf.descriptor", error, "TypeError", file=f"{SITE}/google/protobuf/descriptor.py"
     )
     rehearsal = RehearsalFacts((), (failure,), replace(failure, name="google.protobuf"))
@@ -62,13 +62,13 @@ def test_shadowing_file_and_tensorflow_are_removed_together() -> None:
     python = value_of(facts.python)
     assert python is not None
     shadow = Shadow("numpy", "/home/user/code/numpy.py", SITE)
-    numpy_failure = Rehearsed(
+    numpy_failure = ImportResult(
         "numpy", "module 'numpy' has no attribute 'integer'", "AttributeError", file=shadow.taken
     )
-    protobuf_failure = Rehearsed(
+    protobuf_failure = ImportResult(
         "google.protobuf", "too old", "TypeError", frames=(f"{SITE}/google/protobuf/__init__.py",)
     )
-    rehearsal = RehearsalFacts((Oddity("numpy", "…"),), (numpy_failure, protobuf_failure))
+    rehearsal = RehearsalFacts((RehearsalReason("numpy", "…"),), (numpy_failure, protobuf_failure))
     facts = replace(
         facts,
         python=Known(replace(python, shadows=(shadow,)), "x"),

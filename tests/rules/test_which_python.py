@@ -13,7 +13,7 @@ from tfdoctor.render.report import render_report
 
 @pytest.mark.parametrize("host", ["environment-deleted", "environment-moved", "environment-without-its-base"])
 def test_nothing_is_installed_into_an_unintended_python(host: str) -> None:
-    first = report(host).root
+    first = report(host).root_finding
     assert first is not None
     assert (first.code, first.severity) == ("TFD318", Severity.ERROR)
     missing = finding(host, "TFD301")

@@ -38,7 +38,7 @@ zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd
 def read_with_notes(path: Path) -> tuple[bytes, list[str]]:
     """Return the content of a log and the notes about it."""
     notes: list[str] = []
-    return b"".join(read_log(str(path), note=notes.append)), notes
+    return b"".join(read_log(str(path), on_note=notes.append)), notes
 
 
 def compress_lzma(data: bytes) -> bytes:
@@ -61,8 +61,10 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         sys.version_info < (3, 14) if allowed == "compression.zstd" else not _is_installed(allowed)
     ):
         pytest.skip(f"no {allowed}")
-    import_module = streams._module
-    monkeypatch.setattr(streams, "_module", lambda name: import_module(name) if name == allowed else None)
+    import_module = streams._import_module
+    monkeypatch.setattr(
+        streams, "_import_module", lambda name: import_module(name) if name == allowed else None
+    )
     return str(request.param)
 
 
@@ -103,7 +105,7 @@ def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
 
 
 def test_zstd_without_a_decoder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_module", lambda _: None)
+    monkeypatch.setattr(streams, "_import_module", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     path = tmp_path / "log.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
@@ -115,7 +117,7 @@ def test_hanging_zstd_program_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     program = tmp_path / "zstd"
     program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr(streams, "_module", lambda _: None)
+    monkeypatch.setattr(streams, "_import_module", lambda _: None)
     monkeypatch.setattr(streams, "ZSTD_TIMEOUT_S", 0.2)
     monkeypatch.setattr(streams.shutil, "which", lambda *_, **__: str(program))
     path = tmp_path / "log.zst"
@@ -152,7 +154,7 @@ def test_damaged_file_is_read_up_to_the_damage(
 def test_bomb_is_read_in_small_chunks(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "log"
     path.write_bytes(pack(b"a" * 50_000_000))
-    sizes = [len(chunk) for chunk in read_log(str(path), note=pytest.fail)]
+    sizes = [len(chunk) for chunk in read_log(str(path), on_note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= CHUNK_BYTES
 
@@ -161,7 +163,7 @@ def test_bomb_is_read_in_small_chunks(tmp_path: Path, pack: Callable[[bytes], by
 def test_zstd_bomb_is_read_in_small_chunks(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log"
     path.write_bytes(compress_zstd(b"a" * 50_000_000))
-    sizes = [len(chunk) for chunk in read_log(str(path), note=pytest.fail)]
+    sizes = [len(chunk) for chunk in read_log(str(path), on_note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= 20 * CHUNK_BYTES
 
@@ -274,7 +276,7 @@ def test_meter_counts_compressed_bytes(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(TEXT))
     counts: list[tuple[int, int]] = []
-    for _ in read_log(str(path), note=pytest.fail, meter=lambda *count: counts.append(count)):
+    for _ in read_log(str(path), on_note=pytest.fail, meter=lambda *count: counts.append(count)):
         pass
     assert counts[-1] == (path.stat().st_size, path.stat().st_size)
 

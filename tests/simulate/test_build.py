@@ -13,7 +13,7 @@ import pytest
 
 import tfdoctor.payload
 from lab.softgpu import list_warnings
-from tfdoctor.errors import install_hint
+from tfdoctor.errors import make_install_command
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, build_software_gpu, build_stand_in, find_cache_folder
 from tfdoctor.simulate.compute_libraries import LibrarySet
@@ -97,7 +97,7 @@ def test_missing_compiler_error_suggests_one(env: dict[str, str], tmp_path: Path
     with pytest.raises(CompilerError) as caught:
         build_stand_in({**env, "PATH": str(tmp_path / "empty")})
     assert "there is no C compiler here" in caught.value.message
-    assert install_hint("ziglang") in caught.value.hint
+    assert make_install_command("ziglang") in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_stand_in_that_needs_a_newer_glibc_is_rejected(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A library that an old image cannot load is rejected."""
-    monkeypatch.setattr(build, "GLIBC", (2, 1))
+    monkeypatch.setattr(build, "OLDEST_GLIBC", (2, 1))
     with pytest.raises(CompilerError, match=r"needs glibc 2\."):
         build_stand_in(env)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.softgpu import C_FLAGS, COMPUTE
+from lab.softgpu import C_FLAGS, COMPUTE_SOURCES
 from simulate.kernels import TEXT
 from simulate.test_calls import make_entry, make_fat_binary
 
@@ -212,7 +212,7 @@ def compile_library(folder: Path, name: str, source: str, *flags: str) -> ctypes
         "-shared",
         "-fPIC",
     ]
-    subprocess.run([*command, "-o", str(path), str(COMPUTE / source), *flags], check=True)
+    subprocess.run([*command, "-o", str(path), str(COMPUTE_SOURCES / source), *flags], check=True)
     return ctypes.CDLL(str(path))
 
 

@@ -7,7 +7,7 @@ import pytest
 from rules.make_facts import COMPAT
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
+from tfdoctor.fit import Gpu, find_driver_refusal, find_newest_driver
 from tfdoctor.simulate.request import MEMORY_MIB, Simulated, add_stand_in, parse_memory
 
 
@@ -33,7 +33,7 @@ def test_gpu_with_a_driver_branch() -> None:
         "STANDIN_CUDA": "12040",
         "STANDIN_DRIVER": "550.54.15",
     }
-    assert simulation.typed == ("--simulate", "RTX 4090", "--driver", "550", "--gpus", "2")
+    assert simulation.typed_options == ("--simulate", "RTX 4090", "--driver", "550", "--gpus", "2")
 
 
 def test_gpus_of_different_capability() -> None:
@@ -48,7 +48,7 @@ def test_gpus_of_different_capability() -> None:
 def test_default_driver_is_the_newest_for_the_gpu(card: str, branch: str) -> None:
     simulation = simulate(card)
     assert simulation.driver.partition(".")[0] == branch
-    assert (len(simulation.shown), simulation.refusal_reasons) == (1, ())
+    assert (len(simulation.visible_cards), simulation.refusal_reasons) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_default_driver_is_the_newest_for_the_gpu(card: str, branch: str) -> Non
 )
 def test_driver_without_support_shows_no_gpu(card: str, driver: str, why: str) -> None:
     simulation = simulate(card, driver=driver)
-    assert (simulation.shown, simulation.variables["STANDIN_GPUS"]) == ((), "0")
+    assert (simulation.visible_cards, simulation.variables["STANDIN_GPUS"]) == ((), "0")
     assert why in simulation.refusal_reasons[0]
 
 
 def test_branch_means_its_newest_driver() -> None:
-    ada = Card("Ada", "8.9")
+    ada = Gpu("Ada", "8.9")
     assert find_newest_driver(COMPAT, "520") == "520.61.05"
     assert find_driver_refusal(COMPAT, "520", ada) is None
     assert find_driver_refusal(COMPAT, "520.61.05", ada) is None
@@ -97,12 +97,14 @@ def test_invalid_request_is_rejected(names: tuple[str, ...], options: dict[str, 
 
 def test_unknown_memory_size_is_stated() -> None:
     assert any("memory of GeForce RTX 4090" in text for text in simulate("RTX 4090").does_not_prove())
-    assert parse_memory(Card("A100-SXM4-80GB", "8.0")) == 80 << 10
-    assert parse_memory(Card("GeForce RTX 4090", "8.9")) is None
+    assert parse_memory(Gpu("A100-SXM4-80GB", "8.0")) == 80 << 10
+    assert parse_memory(Gpu("GeForce RTX 4090", "8.9")) is None
 
 
 def test_separators_in_a_name_are_replaced() -> None:
-    simulation = Simulated((Card("a;b,c\n", "8.0"),), "550.54.15", "12.4", shown=(Card("a;b,c\n", "8.0"),))
+    simulation = Simulated(
+        (Gpu("a;b,c\n", "8.0"),), "550.54.15", "12.4", visible_cards=(Gpu("a;b,c\n", "8.0"),)
+    )
     assert simulation.variables["STANDIN_NAME"] == "a b c  (simulated)"
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from tfdoctor.cli.capture import RedactedRecording, record_system
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.probes.ldcache import parse_ldcache
-from tfdoctor.render.finding import finding_json
-from tfdoctor.render.report_markdown import report_markdown
+from tfdoctor.render.finding import make_finding_json
+from tfdoctor.render.report_markdown import make_report_markdown
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
 
@@ -38,7 +38,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def live(machine: Any) -> Report:
     """Return the report about the live machine."""
-    return diagnose(survey(machine, Compat.load(), timeout=60), Compat.load())
+    return diagnose(run_probes(machine, Compat.load(), timeout=60), Compat.load())
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_probes_read_at_least_fifty_secrets(machine: Any, live: Report) -> None:
     assert len(planted.SECRETS) >= 50
     assert len(set(planted.SECRETS.values())) == len(planted.SECRETS)
     recording = RecordingSystem(machine)
-    survey(recording, Compat.load(), timeout=60)
+    run_probes(recording, Compat.load(), timeout=60)
     files = bundle.build_files(
         recording.get_recording(lambda name: name.startswith(("TF_", "NCCL_", "NVIDIA_", "CUDA_", "XLA_")))
     )
@@ -96,19 +96,19 @@ def test_capture_contains_no_secret(captured: RedactedRecording, tmp_path: Path)
     for path in (tmp_path / "b").rglob("*"):
         assert not find_leaks(str(path.relative_to(tmp_path)).encode())
         assert path.is_dir() or not find_leaks(path.read_bytes()), path
-    assert not find_leaks(report_markdown(captured.report).encode())
+    assert not find_leaks(make_report_markdown(captured.report).encode())
 
 
 def test_capture_gives_the_same_report(captured: RedactedRecording, live: Report, tmp_path: Path) -> None:
     assert captured.differences == ()
     redactor = captured.redactor
-    expected = [redactor.json(finding_json(finding)) for finding in live.findings]
+    expected = [redactor.json(make_finding_json(finding)) for finding in live.findings]
     archive.write(tmp_path / "b.tar.gz", captured.files, force=False)
     archive.write(tmp_path / "b", captured.files, force=False)
     for name in ("b.tar.gz", "b"):
         recorded = RecordedSystem(tmp_path / name)
-        report = diagnose(survey(recorded, Compat.load()), Compat.load())
-        assert [finding_json(finding) for finding in report.findings] == expected
+        report = diagnose(run_probes(recorded, Compat.load()), Compat.load())
+        assert [make_finding_json(finding) for finding in report.findings] == expected
         assert [(outcome.code, outcome.kind) for outcome in report.outcomes] == [
             (outcome.code, outcome.kind) for outcome in live.outcomes
         ]

@@ -13,7 +13,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import Failure, LiveSystem, RecordedSystem, RecordingSystem
 
@@ -100,9 +100,9 @@ def test_recording_gives_the_same_report(tmp_path: Path) -> None:
     """Record this machine; the recording must give the same prediction and the same codes."""
     compat = Compat.load()
     recording = RecordingSystem(LiveSystem())
-    live = diagnose(survey(recording, compat, timeout=60), compat)
+    live = diagnose(run_probes(recording, compat, timeout=60), compat)
     recording.write(tmp_path / "bundle", lambda name: name.startswith(("LD_", "CUDA_", "VIRTUAL_", "PATH")))
-    replayed = diagnose(survey(RecordedSystem(tmp_path / "bundle"), compat), compat)
+    replayed = diagnose(run_probes(RecordedSystem(tmp_path / "bundle"), compat), compat)
     assert replayed.prediction == live.prediction
     assert [finding.code for finding in replayed.findings] == [finding.code for finding in live.findings]
     assert replayed.verdict == live.verdict

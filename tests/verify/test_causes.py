@@ -14,10 +14,10 @@ from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_req
 from tfdoctor.verify.stages import Limits, read_answer
 from tfdoctor.verify.target_stages import (
     _add_nccl_warning,
-    _add_stages,
     _build_run_output,
     _find_cause,
     _list_stage_findings,
+    _record_stages,
 )
 
 CREATED = (
@@ -156,7 +156,7 @@ def test_failed_stage_has_a_cause_and_a_finding(
     report = evaluate_facts(
         facts, COMPAT, make_observation(_build_run_output(answer, result), result, frozenset(), COMPAT)
     )
-    _add_stages(run, answer, result, report, COMPAT)
+    _record_stages(run, answer, result, report, COMPAT)
     assert run.cause is cause
     stage = next(item for item in run.stages if item.status == "failed")
     assert _find_cause(stage.name, answer, result, report, COMPAT) in (cause, None)

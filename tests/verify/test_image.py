@@ -10,7 +10,7 @@ import pytest
 
 from rules.make_facts import COMPAT
 from tfdoctor.advice.target import TargetImage
-from tfdoctor.cli.verify import _gpus
+from tfdoctor.cli.verify import _check_gpus
 from tfdoctor.engine import GpuAccess
 from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
@@ -21,7 +21,7 @@ from tfdoctor.render.verify import render_end
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules.changed_files import _is_omitted_from_images
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify.findings import report_ended_early, report_gpu_count, report_killed, report_late
+from tfdoctor.verify.findings import report_ended_early, report_gpu_count, report_killed, report_timeout
 from tfdoctor.verify.image import _explain_refusal
 from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 from tfdoctor.verify.stages import STAGES, Limits, read_answer
@@ -77,7 +77,7 @@ def test_summary_of_the_runtime_stage_alone() -> None:
 
 
 def test_exceeded_deadline_is_named() -> None:
-    finding = report_late(
+    finding = report_timeout(
         make_verifying("import", limits=Limits.with_seconds(1)), "import", "did not end within 1 s."
     )
     assert finding.title == "import did not end within 1 s"
@@ -86,14 +86,14 @@ def test_exceeded_deadline_is_named() -> None:
 
 @pytest.mark.parametrize("memory", [100 << 20, 8 << 30])
 def test_memory_limit_is_named(memory: int) -> None:
-    finding = report_killed(make_verifying(memory=memory), sure=True)
+    finding = report_killed(make_verifying(memory=memory), is_reported=True)
     assert finding.cause is Cause.OOM
     assert f"{memory >> 20}m" in finding.title or f"{memory >> 30}g" in finding.title
     assert finding.remedies[0].commands == ("tfdoctor verify team/app:1",)
 
 
 def test_sigkill_without_limit_suggests_machine_memory() -> None:
-    finding = report_killed(make_verifying(), sure=False)
+    finding = report_killed(make_verifying(), is_reported=False)
     assert "SIGKILL" in finding.title
     assert "machine's memory" in finding.title
 
@@ -138,13 +138,13 @@ def test_last_line_before_sigkill_is_not_the_reason() -> None:
     ["all", "none", "0", "0,1", "0:1", "GPU-8a3b", "MIG-1fa2/0/1", "GPU-3faa8dd0-11,GPU-4567", "gpu0", None],
 )
 def test_valid_gpus_option_is_accepted(text: str | None) -> None:
-    assert _gpus(text) == text
+    assert _check_gpus(text) == text
 
 
 @pytest.mark.parametrize("text", ["banana", "", "0,", "0,all", "-1", "0 1", "GPU-", "x" * 500])
 def test_invalid_gpus_option_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--gpus"):
-        _gpus(text)
+        _check_gpus(text)
 
 
 HOOK_REFUSAL = (
@@ -236,7 +236,7 @@ def test_missing_command_in_image_is_recognized(said: str, missing: bool) -> Non
 def test_suggested_command_names_the_image() -> None:
     run = make_verifying("import")
     run.fail("import", "no", Cause.NUMPY_ABI)
-    run.findings = [replace(report_late(run, "import", "x"), cause=Cause.NUMPY_ABI)]
+    run.findings = [replace(report_timeout(run, "import", "x"), cause=Cause.NUMPY_ABI)]
     result: Verification = run.result()
     assert result.command == "tfdoctor verify team/app:1"
     assert "tfdoctor verify team/app:1 -v" in render_end(result, width=100)
@@ -255,7 +255,7 @@ def test_dockerfile_lines_are_not_cut() -> None:
         "docker build -t x .",
         "tfdoctor verify x",
     )
-    run.findings = [replace(report_late(run, "import", "x"), remedies=(Remedy("Write this.", commands),))]
+    run.findings = [replace(report_timeout(run, "import", "x"), remedies=(Remedy("Write this.", commands),))]
     output = render_end(run.result(), width=100)
     assert all(line in output for line in commands)
 

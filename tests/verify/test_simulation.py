@@ -19,10 +19,10 @@ from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Verification
 from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
-from tfdoctor.render.verify import junit, render_end, verification_json
+from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_end
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.simulate.facts import SimulatedFacts, as_simulated
-from tfdoctor.simulate.kernels import Binaries
+from tfdoctor.simulate.kernels import FatBinaries
 from tfdoctor.verify import simulation
 from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 
@@ -43,7 +43,7 @@ def run_verification(
     """Verify TensorFlow 2.20 after the stages before `compute`, with fat binaries as in `counts`."""
     simulation_request = parse_simulation(COMPAT, [card], driver=driver)
     assert simulation_request is not None
-    binaries = Binaries(
+    binaries = FatBinaries(
         BINARIES_220 if counts is None else counts, "" if counts != {} else "they could not be read"
     )
     monkeypatch.setattr(simulation, "read_kernels", lambda *_: binaries)
@@ -135,8 +135,8 @@ def load_schema(name: str) -> Any:
 
 
 def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = verification_json(run_verification(monkeypatch, "RTX 4090"))
-    failed = verification_json(run_verification(monkeypatch, "GTX 980"))
+    passed = make_verification_json(run_verification(monkeypatch, "RTX 4090"))
+    failed = make_verification_json(run_verification(monkeypatch, "GTX 980"))
     for answer in (passed, failed):
         jsonschema.validate(answer, load_schema("verify"))
         assert answer["simulated"]["does_not_prove"]
@@ -149,10 +149,10 @@ def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) 
 def test_real_verification_is_not_marked_simulated() -> None:
     run = VerificationRun("/opt/bin/python", complete_request(VerifyRequest()), ignore_stage)
     run.add("driver", "passed", "it answers")
-    answer = verification_json(run.result())
+    answer = make_verification_json(run.result())
     assert answer["simulated"] is None
     assert answer["verdict"]["gpu_usable"] is True
-    assert "simulate" not in junit(run.result())
+    assert "simulate" not in make_junit_xml(run.result())
 
 
 def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,10 @@ def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch
     assert "Shows the environment lets TensorFlow find a driver" in screen
     assert "Not shown that anything is computed" in screen
     assert "simulated" in render_end(result, quiet=True)
-    assert '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 (' in junit(result)
+    assert (
+        '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 ('
+        in make_junit_xml(result)
+    )
     assert result.command == "tfdoctor verify --python /opt/bin/python --simulate 'RTX 4090'"
 
 
@@ -197,19 +200,19 @@ def make_libcuda_facts(*, stand_in: bool) -> Any:
 def test_requested_stand_in_counts_as_a_driver() -> None:
     convert = SimulatedFacts()
     report = diagnose(convert(make_libcuda_facts(stand_in=True)), COMPAT)
-    assert convert.other is None
+    assert convert.other_libcuda is None
     assert "TFD107" not in {finding.code for finding in report.findings}
 
 
 def test_other_libcuda_is_remembered() -> None:
     convert = SimulatedFacts()
     convert(make_libcuda_facts(stand_in=False))
-    assert convert.other == "/x/libcuda.so.1"
+    assert convert.other_libcuda == "/x/libcuda.so.1"
 
 
 def test_check_reports_an_unrequested_stand_in() -> None:
     report = diagnose(make_libcuda_facts(stand_in=True), COMPAT)
-    root = report.root
+    root = report.root_finding
     assert root is not None
     assert (root.code, root.cause) == ("TFD107", Cause.STUB_LIBCUDA)
     assert root.title == "tfdoctor's stand-in stands in for the driver"

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice import user_permissions
 from tfdoctor.advice.kernel import adapt_to_kernel
-from tfdoctor.advice.links import link_commands
-from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
+from tfdoctor.advice.links import format_link_commands
+from tfdoctor.advice.pip import format_check_command, format_pip_install, format_pip_uninstall, quote
 from tfdoctor.advice.releases import (
     can_install_extra,
     find_best_release,
-    install_release,
     list_gpu_requirements,
+    make_release_remedy,
 )
-from tfdoctor.advice.search_path import format_export, list_keep_commands
+from tfdoctor.advice.search_path import format_export, make_persist_commands
 from tfdoctor.advice.user_permissions import InstallFolder
 from tfdoctor.advice.wheels import get_site_packages
 from tfdoctor.causes.steps import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.findings import Finding
 
-SEPARATE_FOLDER = "$HOME/for-tensorflow"
+SEPARATE_WHEELS_FOLDER = "$HOME/for-tensorflow"
 """The folder for wheels that cannot be installed into a Python."""
 STEP_ORDER = (
     CommentOut,
@@ -221,7 +221,7 @@ def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -
     if len(steps) == len(first_remedy.steps):
         return None
     steps.sort(key=lambda step: STEP_ORDER.index(type(step)))
-    commands = (*format_steps(target, steps), check_again(target))
+    commands = (*format_steps(target, steps), format_check_command(target))
     return Remedy(
         _join_texts(combined_remedies),
         commands,
@@ -236,7 +236,7 @@ def _ends_with_same_check(target: Target, remedy: Remedy) -> bool:
     If it does, the other problems of that TensorFlow must still be fixed.
     """
     is_same_tensorflow = target.tensorflow is not None and not remedy.replaces
-    return is_same_tensorflow and remedy.commands[-1:] == (check_again(target),)
+    return is_same_tensorflow and remedy.commands[-1:] == (format_check_command(target),)
 
 
 def _is_other_tensorflow(target: Target) -> bool:
@@ -289,16 +289,16 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
         if isinstance(step, Install):
             lines.append(_format_install(target, step))
         elif isinstance(step, Uninstall):
-            lines.append(pip_uninstall(target, step.names))
+            lines.append(format_pip_uninstall(target, step.names))
         elif isinstance(step, (MakeLink, LinkParts)):
-            lines += link_commands((step,))
+            lines += format_link_commands((step,))
         elif isinstance(step, Remove):
             folder, _, name = step.path.rpartition("/")
             lines.append(f"rm -rf {quote(folder)}/{name if '*' in name else quote(name)}")
         elif isinstance(step, Prepend):
             line = format_export(step.folders, step.name)
             lines.append(line)
-            persist_commands += list_keep_commands(target, line)[1]
+            persist_commands += make_persist_commands(target, line)[1]
         else:
             lines.append(_format_variable_step(target, step))
     return (*lines, *persist_commands)
@@ -306,14 +306,14 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 
 def _format_install(target: Target, step: Install) -> str:
     """Return the command of an install step."""
-    requirements = list_requirements(target, step)
+    requirements = list_step_requirements(target, step)
     options = ("--force-reinstall " if step.reinstall else "") + ("" if step.dependencies else "--no-deps")
-    return pip_install(
+    return format_pip_install(
         target, requirements, options=options.strip() if requirements == step.requirements else ""
     )
 
 
-def list_requirements(target: Target, step: Install) -> tuple[str, ...]:
+def list_step_requirements(target: Target, step: Install) -> tuple[str, ...]:
     """Return the requirements of a step, or TensorFlow with its CUDA extra if that installs the same packages."""
     build = target.build
     release = build.release if build is not None and build.exact else None
@@ -362,18 +362,18 @@ def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
         return [replace(remedy, steps=()) if folder is InstallFolder.CLOSED else remedy]
     if folder is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
-    remedies, reason = [], PLACE_REASONS[folder].format(owner=_get_owner(target))
+    remedies, reason = [], REASON_BY_FOLDER[folder].format(owner=_get_owner(target))
     commands = _make_separate_commands(target, remedy.steps)
     if commands:
         text = "Put it into your own folder, and add it to the search path before Python starts."
         remedies.append(Remedy(f"{reason} {text}", commands))
     release = _find_same_release(target)
-    if not commands and folder in OWNER_TEXTS and release is not None:
+    if not commands and folder in OWNER_TEXT_BY_FOLDER and release is not None:
         text = f"Make your own environment with TensorFlow {release.version}."
-        remedies.append(install_release(target, release, f"{reason} {text}"))
-    if folder in OWNER_TEXTS:
+        remedies.append(make_release_remedy(target, release, f"{reason} {text}"))
+    if folder in OWNER_TEXT_BY_FOLDER:
         # `fix` runs as this user and would fail half way, so a remedy that others must apply has no steps.
-        text = OWNER_TEXTS[folder].format(owner=_get_owner(target), text=remedy.text)
+        text = OWNER_TEXT_BY_FOLDER[folder].format(owner=_get_owner(target), text=remedy.text)
         remedies.append(replace(remedy, text=text, steps=()))
     return remedies or [remedy]
 
@@ -388,7 +388,7 @@ def _find_same_release(target: Target) -> Release | None:
     return installed if installed is not None and installed.gpu else find_best_release(target)
 
 
-PLACE_REASONS = {
+REASON_BY_FOLDER = {
     InstallFolder.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
@@ -396,7 +396,7 @@ PLACE_REASONS = {
 """The reason why the remedy cannot be applied unchanged, by install folder."""
 
 
-OWNER_TEXTS = {
+OWNER_TEXT_BY_FOLDER = {
     InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
     InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
@@ -414,7 +414,7 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
     """
     if not any("sudo " in command for command in remedy.commands):
         return remedy
-    root = target.root
+    root = target.is_root
     if root is not True and not user_permissions.lacks_sudo(target):
         return remedy
     commands = tuple(command.replace("sudo ", "") for command in remedy.commands)
@@ -465,7 +465,7 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
     )
     return Remedy(
         f"Remove {folder} from PYTHONPATH: this Python has {installed[0].name} {installed[0].version} of its own.",
-        (_format_variable_step(target, step), check_again(target)),
+        (_format_variable_step(target, step), format_check_command(target)),
         steps=(step,),
     )
 
@@ -506,8 +506,8 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
         separate_folder = _choose_folder(other_requirements)
         lines.append(user_permissions.format_folder_install(target, separate_folder, other_requirements))
         exports.append(format_export([separate_folder], "PYTHONPATH"))
-    persist_commands = [line for item in exports for line in list_keep_commands(target, item)[1]]
-    return (*lines, *exports, check_again(target), *persist_commands)
+    persist_commands = [line for item in exports for line in make_persist_commands(target, item)[1]]
+    return (*lines, *exports, format_check_command(target), *persist_commands)
 
 
 def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
@@ -570,7 +570,7 @@ def _choose_folder(requirements: Sequence[str]) -> str:
     Each set has its own folder, because pip skips packages that a `--target` folder already contains.
     """
     names = [versions.project_of(requirement).removeprefix("nvidia-") for requirement in requirements]
-    return f"{SEPARATE_FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
+    return f"{SEPARATE_WHEELS_FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 
 def _map_wheel_folders(target: Target) -> dict[str, str]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
 
-def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
+def choose_conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
     """Return (conda channel, package specifications) for this CUDA version with a matching cuDNN."""
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
@@ -20,10 +20,10 @@ def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, s
     return channel, f"cudatoolkit={cuda} {f'cudnn={matching_cudnn}' if matching_cudnn else 'cudnn'}"
 
 
-def conda_folder(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
+def make_conda_commands(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
     """Return the commands that install this CUDA into a new conda environment and add it to LD_LIBRARY_PATH."""
     cuda = versions.major_minor(cuda)
-    channel, packages = conda_packages(compat, cuda, cudnn)
+    channel, packages = choose_conda_packages(compat, cuda, cudnn)
     return (
         f'conda create --prefix "$HOME/cuda-{cuda}" -c {channel} {packages}',
         format_export([f"$HOME/cuda-{cuda}/lib"]),

@@ -12,7 +12,7 @@ from tfdoctor import versions
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import Export
 from tfdoctor.facts import value_of
-from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
+from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, UnreachableEngine
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
 
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
     from tfdoctor.facts.containers import CdiSpec, Runtime, ToolkitConfig
 
-HOOK = "nvidia-container-runtime-hook"
+HOOK_PROGRAM = "nvidia-container-runtime-hook"
 """The program of NVIDIA's container toolkit that `docker run --gpus` calls."""
 CDI_KIND = "nvidia.com/gpu"
-GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-GPUS, RUNTIME, DEVICE = (
+INSTALL_GUIDE_URL = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+)
+GPUS_OPTION, RUNTIME_OPTIONS, DEVICE_OPTION = (
     "--gpus all",
     "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
     f"--device {CDI_KIND}=all",
 )
 """The options of `docker run` that give GPUs: through NVIDIA's hook, its runtime, or a CDI specification."""
-GPUS_BY_CDI_FROM = "29"
+MIN_DOCKER_CDI_VERSION = "29"
 """The first Docker version whose `--gpus` uses CDI if NVIDIA's hook is missing (moby pull request 50228)."""
-PODMAN_CDI_FROM = "4.1"
+MIN_PODMAN_CDI_VERSION = "4.1"
 """The first Podman version that supports CDI devices."""
-CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 """The variable that selects the parts of the driver for a container, set by the image or at its start."""
 STOCK_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
 """Default runtimes that engines define themselves."""
@@ -62,19 +64,19 @@ class EngineProblem:
 
 
 def lacks_capability(capabilities: str, part: str) -> bool:
-    """Return whether a value of `CAPABILITIES` excludes this part of the driver."""
+    """Return whether a value of `CAPABILITIES_VARIABLE` excludes this part of the driver."""
     return not {part, "all"} & set(capabilities.replace(" ", "").split(","))
 
 
 def make_capabilities_remedy(target: Target) -> Remedy:
-    """Return the remedy that sets `CAPABILITIES`, so that a container gets libcuda and NVML."""
+    """Return the remedy that sets `CAPABILITIES_VARIABLE`, so that a container gets libcuda and NVML."""
     value = "compute,utility"
     steps: tuple[Export, ...] = ()
-    text = f"Start the container with this variable (Docker; in a Dockerfile: `ENV {CAPABILITIES}={value}`)."
+    text = f"Start the container with this variable (Docker; in a Dockerfile: `ENV {CAPABILITIES_VARIABLE}={value}`)."
     if target.image is not None:
         text = "This variable names the parts of the driver that a container is given."
-        steps = (Export(CAPABILITIES, value),)
-    return Remedy(text, (f"docker run --gpus all -e {CAPABILITIES}={value} IMAGE",), steps=steps)
+        steps = (Export(CAPABILITIES_VARIABLE, value),)
+    return Remedy(text, (f"docker run --gpus all -e {CAPABILITIES_VARIABLE}={value} IMAGE",), steps=steps)
 
 
 def get_docker_engine(containers: ContainerFacts) -> DockerEngine | None:
@@ -83,19 +85,19 @@ def get_docker_engine(containers: ContainerFacts) -> DockerEngine | None:
     return docker_facts if isinstance(docker_facts, DockerEngine) else None
 
 
-def get_engine_silence(containers: ContainerFacts) -> EngineSilence | None:
+def get_engine_silence(containers: ContainerFacts) -> UnreachableEngine | None:
     """Return the reason why Docker's engine did not respond; None if it did, or if there is no Docker."""
     docker_facts = value_of(containers.docker)
-    return docker_facts if isinstance(docker_facts, EngineSilence) else None
+    return docker_facts if isinstance(docker_facts, UnreachableEngine) else None
 
 
-def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
+def get_toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
     """Return the configuration of NVIDIA's container toolkit; None if it is not known."""
     toolkit = value_of(containers.toolkit)
     return value_of(toolkit.config) if toolkit is not None else None
 
 
-def gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
+def list_gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
     """Return the CDI specifications for NVIDIA's GPUs, and the unreadable ones, because these may be for GPUs too."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
 
@@ -108,24 +110,24 @@ def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
     docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
         return ()
-    nvidia_runtime = docker.runtime("nvidia")
+    nvidia_runtime = docker.find_runtime("nvidia")
     if docker.snap:  # the snap contains its own toolkit, and registers the runtime if it could set it up
-        return (GPUS, RUNTIME) if nvidia_runtime is not None else ()
-    has_cdi = bool(docker.cdi_folders and gpu_specs(containers))
+        return (GPUS_OPTION, RUNTIME_OPTIONS) if nvidia_runtime is not None else ()
+    has_cdi = bool(docker.cdi_folders and list_gpu_specs(containers))
     options = []
-    has_hook = toolkit is not None and toolkit.has(HOOK)
+    has_hook = toolkit is not None and toolkit.has(HOOK_PROGRAM)
     gpus_uses_cdi = (
         has_cdi
         and toolkit is not None
         and toolkit.has("nvidia-cdi-hook")
-        and _has_version(docker, GPUS_BY_CDI_FROM)
+        and _has_version(docker, MIN_DOCKER_CDI_VERSION)
     )
     if has_hook or gpus_uses_cdi:
-        options.append(GPUS)
+        options.append(GPUS_OPTION)
     if nvidia_runtime is not None and nvidia_runtime.found is not False:
-        options.append(RUNTIME)
+        options.append(RUNTIME_OPTIONS)
     if has_cdi:
-        options.append(DEVICE)
+        options.append(DEVICE_OPTION)
     return tuple(options)
 
 
@@ -145,11 +147,11 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
         return None
     if toolkit is not None and toolkit.hooks:
         return True
-    if not gpu_specs(containers):
+    if not list_gpu_specs(containers):
         return False
     if podman.version is None or not versions.is_version(podman.version):
         return None
-    return versions.is_at_least(podman.version, PODMAN_CDI_FROM)
+    return versions.is_at_least(podman.version, MIN_PODMAN_CDI_VERSION)
 
 
 # ---------------------------------------------------------------- unreachable engines
@@ -266,7 +268,7 @@ def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo
         setup_commands += list_configure_commands(docker, sudo)
     remedies = [
         Remedy(
-            f"Install the package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then let "
+            f"Install the package nvidia-container-toolkit from NVIDIA's repository ({INSTALL_GUIDE_URL}), then let "
             f"it configure the "
             "engine.",
             tuple(setup_commands),
@@ -308,10 +310,10 @@ def _report_unregistered_runtime(
     """Report that the toolkit is installed, at least in part, but Docker does not use it."""
     evidence = [
         Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
-        Evidence("PATH", f"not there: {HOOK}"),
+        Evidence("PATH", f"not there: {HOOK_PROGRAM}"),
         Evidence("docker info", f"Runtimes: {format_runtime_names(docker.runtimes)}"),
     ]
-    if gpu_specs(containers) and not docker.cdi_folders:
+    if list_gpu_specs(containers) and not docker.cdi_folders:
         evidence.append(Evidence("docker info", "CDI is off"))
     if toolkit.has("nvidia-container-runtime"):
         remedy = Remedy(
@@ -321,7 +323,7 @@ def _report_unregistered_runtime(
         )
     else:
         remedy = Remedy(
-            f"Install the whole package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then "
+            f"Install the whole package nvidia-container-toolkit from NVIDIA's repository ({INSTALL_GUIDE_URL}), then "
             "register it.",
             tuple(list_configure_commands(docker, sudo)),
             changes_system=True,
@@ -329,7 +331,7 @@ def _report_unregistered_runtime(
     return make_runtime_problem(
         "not-registered",
         "Docker is not configured for NVIDIA's container toolkit",
-        f"The toolkit is only partly installed. `--gpus` needs {HOOK} in the engine's PATH, "
+        f"The toolkit is only partly installed. `--gpus` needs {HOOK_PROGRAM} in the engine's PATH, "
         f"`--runtime=nvidia` a runtime of "
         "that name, `--device` CDI; this engine has none of the three.",
         evidence,
@@ -356,7 +358,7 @@ def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineProblem
     return make_runtime_problem(
         "podman-no-cdi",
         "Podman cannot give GPUs to containers: there is no CDI specification",
-        f"Podman from {PODMAN_CDI_FROM} on is given GPUs through a CDI specification in /etc/cdi or /var/run/cdi; "
+        f"Podman from {MIN_PODMAN_CDI_VERSION} on is given GPUs through a CDI specification in /etc/cdi or /var/run/cdi; "
         "there is none for NVIDIA, and no OCI hook either.",
         [
             Evidence("podman --version", version or "not known"),

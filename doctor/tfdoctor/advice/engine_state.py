@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.engine import (
-    DEVICE,
-    GUIDE,
-    HOOK,
+    DEVICE_OPTION,
+    HOOK_PROGRAM,
+    INSTALL_GUIDE_URL,
     LEGACY_MODES,
-    RUNTIME,
+    RUNTIME_OPTIONS,
     STOCK_RUNTIMES,
     EngineProblem,
     find_engines_lacking_gpus,
     find_unreachable_engine,
     format_runtime_names,
     get_docker_engine,
-    gpu_specs,
+    get_toolkit_config,
+    list_gpu_specs,
     make_runtime_problem,
-    toolkit_config,
 )
 from tfdoctor.advice.pip import quote
 from tfdoctor.facts import Unknown, value_of
@@ -55,7 +55,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
     docker, toolkit, config = (
         get_docker_engine(containers),
         value_of(containers.toolkit),
-        toolkit_config(containers),
+        get_toolkit_config(containers),
     )
     is_native = docker is not None and not docker.snap and not docker.desktop
     if config is not None and config.problem:
@@ -75,7 +75,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
             )
         )
         return problems
-    if docker is None or not is_native or toolkit is None or not toolkit.has(HOOK):
+    if docker is None or not is_native or toolkit is None or not toolkit.has(HOOK_PROGRAM):
         return problems
     is_readable = not isinstance(toolkit.config, Unknown)
     if docker.rootless and is_readable and not (config is not None and config.no_cgroups):
@@ -113,7 +113,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
                 [
                     Remedy(
                         "Start containers with the runtime instead.",
-                        (f"docker run {RUNTIME} IMAGE",),
+                        (f"docker run {RUNTIME_OPTIONS} IMAGE",),
                     ),
                     Remedy(
                         "Or set the mode back.",
@@ -223,7 +223,7 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
                     Remedy(
                         "Install the package nvidia-container-toolkit, or take the runtime out of "
                         f"{config.path if config is not None else 'daemon.json'}; then restart the engine. "
-                        f"See NVIDIA's installation guide ({GUIDE}).",
+                        f"See NVIDIA's installation guide ({INSTALL_GUIDE_URL}).",
                         (f"{sudo}systemctl restart docker",),
                         changes_system=True,
                     )
@@ -244,13 +244,13 @@ def find_stale_specs(
 
     `driver` is the version of the loaded driver, or None if it is not known.
     """
-    docker, config = get_docker_engine(containers), toolkit_config(containers)
+    docker, config = get_docker_engine(containers), get_toolkit_config(containers)
     is_cdi_used = bool(
         containers.tool("podman", "nerdctl")
         or (docker is not None and docker.cdi_folders)
         or (config is not None and (config.mode or "").endswith("cdi"))
     )
-    specs = gpu_specs(containers)
+    specs = list_gpu_specs(containers)
     problems = []
     for index, spec in enumerate(specs):
         fault_text = _describe_spec_fault(spec, driver)
@@ -345,12 +345,12 @@ def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> lis
     docker, toolkit, config = (
         get_docker_engine(containers),
         value_of(containers.toolkit),
-        toolkit_config(containers),
+        get_toolkit_config(containers),
     )
     if (
         docker is None
         or toolkit is None
-        or not toolkit.has(HOOK)
+        or not toolkit.has(HOOK_PROGRAM)
         or docker.rootless
         or docker.snap
         or docker.desktop
@@ -390,14 +390,14 @@ def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> lis
                 Evidence(
                     "docker info", f"Cgroup Driver: systemd, Cgroup Version: {docker.cgroup_version or '?'}"
                 ),
-                Evidence(dict(toolkit.executables)[HOOK], "the hook of `--gpus`"),
+                Evidence(dict(toolkit.executables)[HOOK_PROGRAM], "the hook of `--gpus`"),
             ),
             (
                 Remedy(
                     "For long-running containers, ask through CDI (Docker 28.2 and newer; older "
                     "versions have to enable "
                     "it), which tells the engine of the devices.",
-                    (f"docker run {DEVICE} IMAGE",),
+                    (f"docker run {DEVICE_OPTION} IMAGE",),
                 ),
                 Remedy(
                     'Or let Docker manage cgroups itself: `"exec-opts": ["native.cgroupdriver=cgroupfs"]` in '

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.commands import combine_remedies, format_steps, list_requirements
-from tfdoctor.advice.engine import DEVICE, GPUS
+from tfdoctor.advice.commands import combine_remedies, format_steps, list_step_requirements
+from tfdoctor.advice.engine import DEVICE_OPTION, GPUS_OPTION
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import (
     Export,
@@ -67,7 +67,7 @@ HOST_CAUSES = frozenset(
 """Causes outside an image: the driver, and how a container is started."""
 RELEASE_CAUSES = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
 """Causes that only an image with another TensorFlow can remove."""
-GENERIC_GPU_OPTIONS = (GPUS, DEVICE)
+GENERIC_GPU_OPTIONS = (GPUS_OPTION, DEVICE_OPTION)
 """The options of `run` that remedies for any engine use."""
 
 
@@ -374,7 +374,9 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, needs_whole_cud
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if installs:
-        requirements = [requirement for step in installs for requirement in list_requirements(target, step)]
+        requirements = [
+            requirement for step in installs for requirement in list_step_requirements(target, step)
+        ]
         # wheels that the loader finds only on a search path are left out; another base image provides them
         packages = [
             quote(requirement)

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.pip import check_again
+from tfdoctor.advice.pip import format_check_command
 from tfdoctor.causes.steps import SHELL_STEPS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
     return replace(
         remedy,
         text=text,
-        commands=tuple(other_commands) if other_commands else (check_again(target),),
+        commands=tuple(other_commands) if other_commands else (format_check_command(target),),
         steps=() if any(isinstance(step, SHELL_STEPS) for step in remedy.steps) else remedy.steps,
     )
 

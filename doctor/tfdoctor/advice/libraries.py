@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.conda import conda_folder, conda_packages
-from tfdoctor.advice.links import link_commands, make_link_steps
-from tfdoctor.advice.pip import check_again, pip_install, quote
+from tfdoctor.advice.conda import choose_conda_packages, make_conda_commands
+from tfdoctor.advice.links import format_link_commands, make_link_steps
+from tfdoctor.advice.pip import format_check_command, format_pip_install, quote
 from tfdoctor.advice.releases import can_install_extra, list_gpu_requirements, suggest_release
 from tfdoctor.advice.search_path import make_path_remedy
-from tfdoctor.advice.wheels import cuda_requirements, get_site_packages, make_install_steps, map_wheel_folders
+from tfdoctor.advice.wheels import (
+    get_site_packages,
+    list_cuda_requirements,
+    make_install_steps,
+    map_wheel_folders,
+)
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Remedy
 
@@ -30,7 +35,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
         return []
     if target.tensorflow is not None and target.tensorflow.conda_build and _is_from_conda(target):
         return _make_conda_remedies(target)
-    requirements = cuda_requirements(target, sonames)
+    requirements = list_cuda_requirements(target, sonames)
     if not requirements:
         return [
             *_make_conda_remedies(target),
@@ -40,7 +45,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
     steps, install_commands = make_install_steps(target, requirements)
     if set(sonames) >= set(build.required) and release is not None:
         if can_install_extra(target, release):
-            install_commands = (pip_install(target, list_gpu_requirements(target, release)),)
+            install_commands = (format_pip_install(target, list_gpu_requirements(target, release)),)
         cuda_set = target.compat.cuda_set(release.version)
         if cuda_set is not None and not any(step.reinstall for step in steps):
             steps = (Install(cuda_set.pins, dependencies=False, lock=cuda_set.id),)
@@ -57,7 +62,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
             if not links
             else f"Install NVIDIA's wheels, and link the libraries that TensorFlow {build.version} does not find "
             "into a folder where it looks.",
-            (*install_commands, *link_commands(links), check_again(target)),
+            (*install_commands, *format_link_commands(links), format_check_command(target)),
             steps=(*steps, *links),
         )
     ]
@@ -74,7 +79,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
                 [],
                 "Install NVIDIA's wheels and add their folders to the search path before Python starts.",
             )
-        remedies.append(make_path_remedy(target, folders, text, first=install_commands, steps=steps))
+        remedies.append(make_path_remedy(target, folders, text, first_commands=install_commands, steps=steps))
     return remedies
 
 
@@ -83,7 +88,7 @@ def _is_from_conda(target: Target) -> bool:
     python, tensorflow = target.python, target.tensorflow
     if python is None or tensorflow is None or python.conda_prefix is None:
         return False
-    owner = python.distribution(tensorflow.distribution or "")
+    owner = python.find_distribution(tensorflow.distribution or "")
     return owner is None or owner.installer != "pip"
 
 
@@ -98,14 +103,14 @@ def _make_conda_remedies(target: Target) -> list[Remedy]:
     cuda = versions.major_minor(build.cuda)
     if python is not None and python.conda_prefix is not None:
         prefix = python.conda_prefix
-        channel, packages = conda_packages(target.compat, cuda, build.cudnn)
+        channel, packages = choose_conda_packages(target.compat, cuda, build.cudnn)
         return [
             make_path_remedy(
                 target,
                 [f"{prefix}/lib"],
                 f"Install CUDA {cuda} and its cuDNN from conda, and add its folder to the search path "
                 f"before Python starts.",
-                first=(f"conda install --prefix {quote(prefix)} -c {channel} {packages}",),
+                first_commands=(f"conda install --prefix {quote(prefix)} -c {channel} {packages}",),
                 steps=None,
             )
         ]
@@ -114,6 +119,6 @@ def _make_conda_remedies(target: Target) -> list[Remedy]:
             f"CUDA {cuda} has no wheels; conda (Miniforge) has it. Create a folder with its libraries "
             f"and add it to the search path before Python "
             "starts.",
-            (*conda_folder(target.compat, cuda, build.cudnn), check_again(target)),
+            (*make_conda_commands(target.compat, cuda, build.cudnn), format_check_command(target)),
         )
     ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.wheels import CudaSet
 
 
-def framework_folders(release: Release | None) -> tuple[str, ...]:
+def list_framework_folders(release: Release | None) -> tuple[str, ...]:
     """Return the folders below nvidia/ on the RUNPATH of libtensorflow_framework.
 
     Empty for releases before 2.14, and for an unknown release.
@@ -48,7 +48,7 @@ def choose_runpath_folder(folders: Sequence[str]) -> str | None:
     return next((folder for folder in (*own_folders, *folders)), None)
 
 
-def link_to(library: str, folder: str) -> MakeLink:
+def make_file_link(library: str, folder: str) -> MakeLink:
     """Return a link in `folder` to the file at the path `library`, with the same file name."""
     return MakeLink(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
 
@@ -61,23 +61,23 @@ def make_library_link(name: str, source_folder: str, folder: str) -> Step:
     stem, _, version = name.partition(".so")
     if stem == "libcudnn":
         return LinkParts(source_folder, f"libcudnn*.so{version}", folder)
-    return link_to(f"{source_folder}/{name}", folder)
+    return make_file_link(f"{source_folder}/{name}", folder)
 
 
 def make_link_steps(
-    compat: Compat, release: Release, site: str, places: Mapping[str, str]
+    compat: Compat, release: Release, site: str, folder_by_soname: Mapping[str, str]
 ) -> tuple[Step, ...]:
     """Return the links that a release installed in `site` needs to find these libraries.
 
-    `places` maps each soname to its wheel's folder, relative to `site`. Empty if the release finds
+    `folder_by_soname` maps each soname to its wheel's folder, relative to `site`. Empty if the release finds
     the libraries without links.
     """
-    folders = framework_folders(release)
+    folders = list_framework_folders(release)
     if folders:
         link_folder = choose_runpath_folder([f"{site}/nvidia/{folder}/lib" for folder in folders])
-        unfound_names = [name for name in release.runpath_misses if name in places]
+        unfound_names = [name for name in release.runpath_misses if name in folder_by_soname]
         return tuple(
-            make_library_link(name, f"{site}/{places[name]}", link_folder)
+            make_library_link(name, f"{site}/{folder_by_soname[name]}", link_folder)
             for name in unfound_names
             if link_folder is not None
         )
@@ -85,11 +85,11 @@ def make_link_steps(
         return ()
     return tuple(
         LinkParts(f"{site}/{subfolder}", "*.so*", f"{site}/tensorflow")
-        for subfolder in dict.fromkeys(places.values())
+        for subfolder in dict.fromkeys(folder_by_soname.values())
     )
 
 
-def link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
+def format_link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
     """Return the commands that create the links."""
     lines = []
     for step in steps:
@@ -120,5 +120,5 @@ def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -
                 if step.source == f"{site}/{library.folder}" and fnmatch.fnmatchcase(
                     library.file, step.pattern
                 ):
-                    links[link_to(f"{site}/{library.path}", step.folder)] = None
+                    links[make_file_link(f"{site}/{library.path}", step.folder)] = None
     return tuple(links)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from tfdoctor.advice.target import Target
 
-CHECK_AGAIN = "tfdoctor check"
+CHECK_COMMAND = "tfdoctor check"
 
 
-AUTOMATIC_CHOICES = ("$", "python3 on", "python on")
+AUTOMATIC_REQUEST_PREFIXES = ("$", "python3 on", "python on")
 """The beginnings of `PythonFacts.requested` and `Choice.how` that mean that the user named no Python."""
 
 
@@ -24,17 +24,19 @@ def quote(text: str) -> str:
     return shlex.quote(text)
 
 
-def pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
+def format_pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
     """Return the command that installs requirements into the examined Python, with pip or uv."""
-    return user_permissions.install(target, requirements, options)
+    return user_permissions.format_install(target, requirements, options)
 
 
-def pip_uninstall(target: Target, names: Iterable[str]) -> str:
+def format_pip_uninstall(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
     return user_permissions.format_uninstall(target, names)
 
 
-def venv_with(target: Target, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
+def make_venv_commands(
+    target: Target, requirements: Iterable[str], python: str = "python3"
+) -> tuple[str, ...]:
     """Return the commands that create a new virtual environment with these requirements, and check it."""
     arguments = " ".join(quote(requirement) for requirement in requirements)
     return (
@@ -48,24 +50,24 @@ def get_interpreter(target: Target) -> str:
     return target.python.executable if target.python is not None else "python3"
 
 
-def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
+def make_install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
     """Return the commands that install requirements into the examined Python and check it.
 
     If the system or another user owns that Python, the commands create a new environment instead.
     """
     python = target.python
     if python is not None and user_permissions.needs_new_environment(target):
-        return venv_with(target, requirements, python.executable)
-    return pip_install(target, requirements), check_again(target)
+        return make_venv_commands(target, requirements, python.executable)
+    return format_pip_install(target, requirements), format_check_command(target)
 
 
-def check_again(target: Target) -> str:
+def format_check_command(target: Target) -> str:
     """Return the command that checks the same Python again."""
     python, choice = target.python, target.choice
     if choice is not None and choice.kernel is not None:
-        return f"{CHECK_AGAIN} --python {quote(choice.kernel)}"
-    if python is None and choice is not None and not choice.how.startswith(AUTOMATIC_CHOICES):
-        return f"{CHECK_AGAIN} --python {quote(choice.path)}"
-    if python is None or python.requested.startswith(AUTOMATIC_CHOICES):
-        return CHECK_AGAIN
-    return f"{CHECK_AGAIN} --python {quote(python.executable)}"
+        return f"{CHECK_COMMAND} --python {quote(choice.kernel)}"
+    if python is None and choice is not None and not choice.how.startswith(AUTOMATIC_REQUEST_PREFIXES):
+        return f"{CHECK_COMMAND} --python {quote(choice.path)}"
+    if python is None or python.requested.startswith(AUTOMATIC_REQUEST_PREFIXES):
+        return CHECK_COMMAND
+    return f"{CHECK_COMMAND} --python {quote(python.executable)}"

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import fit, versions
 from tfdoctor.advice import user_permissions
-from tfdoctor.advice.conda import conda_folder
-from tfdoctor.advice.links import link_commands, make_link_steps
+from tfdoctor.advice.conda import make_conda_commands
+from tfdoctor.advice.links import format_link_commands, make_link_steps
 from tfdoctor.advice.pip import (
-    check_again,
-    install_commands,
-    pip_install,
-    pip_uninstall,
-    venv_with,
+    format_check_command,
+    format_pip_install,
+    format_pip_uninstall,
+    make_install_commands,
+    make_venv_commands,
 )
 from tfdoctor.advice.wheels import (
-    cudnn_requirement,
+    choose_cudnn_requirement,
     get_site_packages,
     list_release_wheels,
     map_wheel_folders,
@@ -55,18 +55,18 @@ def list_gpu_requirements(target: Target, release: Release, python: str | None =
             pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")
         ]
         for pin in cudnn_pins:
-            adjusted = cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
+            adjusted = choose_cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
             if adjusted != pin:
                 requirements.append(adjusted)
-        return (*requirements, *companion_pins(target.compat, release))
+        return (*requirements, *list_companion_pins(target.compat, release))
     return (
         f"{release.package}=={release.version}",
         *list_release_wheels(target, release, release.required_libraries),
-        *companion_pins(target.compat, release),
+        *list_companion_pins(target.compat, release),
     )
 
 
-def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
+def list_companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
     """Return the upper limits for NumPy and protobuf that this release needs but does not declare.
 
     Without these limits pip installs the newest versions: after `pip install tensorflow==2.10.1` the import
@@ -93,7 +93,7 @@ def make_recommend_remedy() -> Remedy:
     )
 
 
-def install_release(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
+def make_release_remedy(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
     """Return the remedy that installs this release with all that it needs for a GPU.
 
     If `python` names a version, a new environment is created with that Python.
@@ -104,30 +104,30 @@ def install_release(target: Target, release: Release, text: str, python: str | N
     examined = target.python
     if python is None and not user_permissions.needs_new_environment(target):
         site = examined.site_packages[0] if examined is not None and examined.site_packages else ""
-        commands = install_commands(target, requirements)
+        commands = make_install_commands(target, requirements)
     else:
         version = versions.major_minor(python or (examined.version if examined is not None else "3"))
         site = f"$PWD/tf-env/lib/python{version}/site-packages"
         interpreter = examined.executable if python is None and examined is not None else f"python{version}"
-        commands = venv_with(target, requirements, interpreter)
+        commands = make_venv_commands(target, requirements, interpreter)
     commands = (*commands[:-1], *make_link_commands(target, release, site), commands[-1])
     return Remedy(text, commands, replaces=True)
 
 
-def install_for_cpu(target: Target, release: Release, text: str) -> Remedy:
+def make_cpu_remedy(target: Target, release: Release, text: str) -> Remedy:
     """Return the remedy that installs this release without CUDA libraries."""
-    requirements = (f"{release.package}=={release.version}", *companion_pins(target.compat, release))
-    return Remedy(text, install_commands(target, requirements), replaces=True)
+    requirements = (f"{release.package}=={release.version}", *list_companion_pins(target.compat, release))
+    return Remedy(text, make_install_commands(target, requirements), replaces=True)
 
 
 def make_replacement(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
     """Return the remedy that removes these distributions and installs a release into the examined Python."""
     requirements, site = list_gpu_requirements(target, release), get_site_packages(target)
     commands = (
-        pip_uninstall(target, names),
-        pip_install(target, requirements),
+        format_pip_uninstall(target, names),
+        format_pip_install(target, requirements),
         *make_link_commands(target, release, site),
-        check_again(target),
+        format_check_command(target),
     )
     links = _make_link_steps(target, release, site) if site else ()
     return Remedy(text, commands, steps=(Uninstall(names), Install(requirements), *links))
@@ -143,8 +143,8 @@ def make_link_commands(target: Target, release: Release, site: str) -> tuple[str
     if not site or release.cuda is None or not required_libraries:
         return ()
     if not list_release_wheels(target, release, required_libraries):
-        return conda_folder(target.compat, release.cuda, release.cudnn)
-    return link_commands(_make_link_steps(target, release, site))
+        return make_conda_commands(target.compat, release.cuda, release.cudnn)
+    return format_link_commands(_make_link_steps(target, release, site))
 
 
 def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step, ...]:
@@ -164,4 +164,4 @@ def suggest_release(target: Target, text: str) -> list[Remedy]:
     release, build = find_best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):
         return []
-    return [install_release(target, release, text.format(release=f"TensorFlow {release.version}"))]
+    return [make_release_remedy(target, release, text.format(release=f"TensorFlow {release.version}"))]

@@ -6,8 +6,8 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice import user_permissions
-from tfdoctor.advice.links import choose_runpath_folder, link_commands, make_library_link
-from tfdoctor.advice.pip import check_again, quote
+from tfdoctor.advice.links import choose_runpath_folder, format_link_commands, make_library_link
+from tfdoctor.advice.pip import format_check_command, quote
 from tfdoctor.causes.steps import LinkParts, Prepend, RemoveEntries
 from tfdoctor.findings import Remedy
 from tfdoctor.text import split_entries
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.advice.target import Target
     from tfdoctor.causes.steps import Step
-    from tfdoctor.facts import FoundElsewhere, Tried
+    from tfdoctor.facts import FoundElsewhere, LoadAttempt
 
 
 def format_export(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
@@ -52,7 +52,7 @@ def make_path_remedy(
     folders: Iterable[str],
     text: str,
     *,
-    first: Sequence[str] = (),
+    first_commands: Sequence[str] = (),
     steps: Sequence[Step] | None = (),
 ) -> Remedy:
     """Return the remedy that adds folders to LD_LIBRARY_PATH, now and for later shells.
@@ -62,12 +62,14 @@ def make_path_remedy(
     """
     paths = tuple(folders)
     line = format_export(paths)
-    note, commands = list_keep_commands(target, line)
+    note, commands = make_persist_commands(target, line)
     all_steps = (*steps, Prepend("LD_LIBRARY_PATH", paths)) if steps is not None else ()
-    return Remedy(f"{text} {note}", (*first, line, check_again(target), *commands), steps=all_steps)
+    return Remedy(
+        f"{text} {note}", (*first_commands, line, format_check_command(target), *commands), steps=all_steps
+    )
 
 
-def list_keep_commands(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
+def make_persist_commands(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
     """Return a sentence and the commands that make later shells run the shell command `line` too.
 
     The commands write it into conda's activate.d, the activate script of a virtual environment, or ~/.profile.
@@ -90,31 +92,31 @@ def list_keep_commands(target: Target, line: str) -> tuple[str, tuple[str, ...]]
     return "The last line keeps it for each login.", (f"echo {quote(line)} >> ~/.profile",)
 
 
-def remove_folders_of_files(
-    target: Target, files: Sequence[Tried], hidden: Sequence[FoundElsewhere] = ()
+def make_file_removal(
+    target: Target, files: Sequence[LoadAttempt], libraries_to_link: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
 
-    None if there are no files, or if one of them is not found through that variable. `hidden` is explained at
-    `remove_folders`.
+    None if there are no files, or if one of them is not found through that variable. `libraries_to_link` is explained at
+    `make_folder_removal`.
     """
     if not files or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in files):
         return None
-    return remove_folders(
-        target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in files)), hidden
+    return make_folder_removal(
+        target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in files)), libraries_to_link
     )
 
 
-def remove_folders(
-    target: Target, folders: Sequence[str], hidden: Sequence[FoundElsewhere] = ()
+def make_folder_removal(
+    target: Target, folders: Sequence[str], libraries_to_link: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
 
-    None if none of the folders is on it. `hidden` are libraries outside the search path; the remedy also links
+    None if none of the folders is on it. `libraries_to_link` are libraries outside the search path; the remedy also links
     them into a folder that TensorFlow searches, if there is one.
     """
     removal = _make_folder_removal(target, folders)
-    link = link_into_runpath(target, hidden)
+    link = make_runpath_link(target, libraries_to_link)
     if removal is None or link is None:
         return removal
     text = f"{removal.text} Then: {link.text}"
@@ -130,13 +132,15 @@ def _make_folder_removal(target: Target, folders: Sequence[str]) -> Remedy | Non
     )
 
 
-def remove_matching_folders(target: Target, word: str, text: str) -> Remedy | None:
+def make_matching_removal(target: Target, path_part: str, text: str) -> Remedy | None:
     """Return the remedy that removes folders with `word` in their path from LD_LIBRARY_PATH.
 
     None if there are no such folders.
     """
     entries = _list_entries(target)
-    return _make_entry_removal(target, entries, [entry for entry in entries if word in f"{entry}/"], text)
+    return _make_entry_removal(
+        target, entries, [entry for entry in entries if path_part in f"{entry}/"], text
+    )
 
 
 def _list_entries(target: Target) -> list[str]:
@@ -153,12 +157,12 @@ def _make_entry_removal(
     remaining = [entry for entry in entries if entry not in unwanted]
     command = f"export LD_LIBRARY_PATH={quote(':'.join(remaining))}" if remaining else "unset LD_LIBRARY_PATH"
     steps = (RemoveEntries("LD_LIBRARY_PATH", tuple(dict.fromkeys(unwanted))),)
-    return Remedy(text, (command, check_again(target)), steps=steps)
+    return Remedy(text, (command, format_check_command(target)), steps=steps)
 
 
 def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
     """Return the remedy that adds folders to the loader's configuration for all programs."""
-    root = user_permissions.sudo_prefix(target)
+    root = user_permissions.get_sudo_prefix(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
         "Add it to the loader's search path for every program.",
@@ -170,7 +174,7 @@ def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
     )
 
 
-def link_into_runpath(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
+def make_runpath_link(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
     """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's RUNPATH.
 
     This remedy sets no variable and changes nothing outside the environment. None if there are no libraries,
@@ -195,6 +199,6 @@ def link_into_runpath(target: Target, libraries: Sequence[FoundElsewhere]) -> Re
         ] = None
     return Remedy(
         "Link the libraries into a folder where TensorFlow looks (the links can simply be deleted again).",
-        (*link_commands(steps), check_again(target)),
+        (*format_link_commands(steps), format_check_command(target)),
         steps=tuple(steps),
     )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
 
 APT, DNF, ZYPPER, PACMAN = "apt", "dnf", "zypper", "pacman"
-MANAGERS = {
+PACKAGE_MANAGER_BY_ID = {
     "debian": APT,
     "ubuntu": APT,
     "fedora": DNF,
@@ -28,9 +28,9 @@ MANAGERS = {
 """The package manager of each distribution, by its ID in /etc/os-release."""
 
 
-def package_manager(target: Target) -> str | None:
+def get_package_manager(target: Target) -> str | None:
     """Return the package manager of the target's distribution; None if it is not known."""
-    return find_package_manager(target.distribution, *target.like)
+    return find_package_manager(target.distribution, *target.distribution_like)
 
 
 def find_package_manager(*names: str | None) -> str | None:
@@ -38,12 +38,12 @@ def find_package_manager(*names: str | None) -> str | None:
 
     The names are IDs as in ID and ID_LIKE of /etc/os-release. None if none of them is known.
     """
-    return next((MANAGERS[name] for name in names if name in MANAGERS), None)
+    return next((PACKAGE_MANAGER_BY_ID[name] for name in names if name in PACKAGE_MANAGER_BY_ID), None)
 
 
 def make_driver_remedy(target: Target) -> Remedy:
     """Return the remedy that installs NVIDIA's driver; it has no commands for an unknown distribution."""
-    manager = package_manager(target)
+    manager = get_package_manager(target)
     if manager == APT and target.distribution == "ubuntu":
         commands: tuple[str, ...] = ("sudo ubuntu-drivers install", "sudo reboot")
     elif manager == APT:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, PythonFacts, TensorFlowFacts
-    from tfdoctor.facts.python import Choice
+    from tfdoctor.facts.python import PythonChoice
     from tfdoctor.predict import Build
 
-__all__ = ["Target", "TargetImage", "target_of"]
+__all__ = ["Target", "TargetImage", "build_target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Target:
     host: Host = field(default_factory=Host)
     python: PythonFacts | None = None
     """The examined Python."""
-    choice: Choice | None = None
+    choice: PythonChoice | None = None
     """How that Python was chosen."""
     tensorflow: TensorFlowFacts | None = None
     """The TensorFlow of that Python; None if it has none."""
@@ -58,17 +58,17 @@ class Target:
     variables: Mapping[str, str] = field(default_factory=dict)
     programs: frozenset[str] | None = None
     """The relevant programs on this user's PATH; None if they were not looked for."""
-    root: bool | None = None
+    is_root: bool | None = None
     """Whether the user is root; None if that is not known."""
     distribution: str | None = None
     """ID of /etc/os-release."""
-    like: tuple[str, ...] = ()
+    distribution_like: tuple[str, ...] = ()
     """ID_LIKE of /etc/os-release."""
     image: TargetImage | None = None
     """The image that commands must change; None if they change this machine."""
 
 
-def target_of(facts: Facts, compat: Compat, image: TargetImage | None = None) -> Target:
+def build_target(facts: Facts, compat: Compat, image: TargetImage | None = None) -> Target:
     """Return the target for the facts about an examined machine or image.
 
     In an image every folder is writable, because root builds it.
@@ -88,8 +88,8 @@ def target_of(facts: Facts, compat: Compat, image: TargetImage | None = None) ->
         runpath_folders=loader.runpath_folders if loader is not None else (),
         variables=facts.environment.variables,
         programs=facts.environment.programs,
-        root=machine.root,
+        is_root=machine.root,
         distribution=machine.distribution_id,
-        like=machine.distribution_like,
+        distribution_like=machine.distribution_like,
         image=image,
     )

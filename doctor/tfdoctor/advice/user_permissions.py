@@ -73,20 +73,20 @@ def has_program(target: Target, program: str) -> bool | None:
     return None if programs is None else program in programs
 
 
-def sudo_prefix(target: Target) -> str:
+def get_sudo_prefix(target: Target) -> str:
     """Return "sudo ", or "" for root."""
-    return "" if target.root else "sudo "
+    return "" if target.is_root else "sudo "
 
 
 def lacks_sudo(target: Target) -> bool:
     """Return whether this user is known to be neither root nor able to use sudo."""
-    return target.root is False and has_program(target, "sudo") is False
+    return target.is_root is False and has_program(target, "sudo") is False
 
 
 # ---------------------------------------------------------------- pip and uv
 
 
-def install(target: Target, requirements: Iterable[str], options: str = "") -> str:
+def format_install(target: Target, requirements: Iterable[str], options: str = "") -> str:
     """Return the command that installs requirements into the examined Python.
 
     If there is neither pip nor uv, the command installs pip first.
@@ -174,7 +174,7 @@ def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: 
             return "", f"{name} --python {shlex.quote(python.executable)}"
     if has_program(target, "apt-get"):
         return (
-            f"{sudo_prefix(target)}apt-get install python3-pip && ",
+            f"{get_sudo_prefix(target)}apt-get install python3-pip && ",
             f"python3 -m pip --python {shlex.quote(python.executable)}",
         )
     return "", own_pip
@@ -212,11 +212,11 @@ def make_environment_commands(target: Target, python: str, folder: str, argument
         )
     if has_program(target, "apt-get") and not lacks_sudo(target):
         package = f"python{'.'.join(examined.version.split('.')[:2])}-venv"
-        return (f"{sudo_prefix(target)}apt-get install {package}", *default_commands)
+        return (f"{get_sudo_prefix(target)}apt-get install {package}", *default_commands)
     return default_commands
 
 
-def choose_uv(target: Target) -> tuple[tuple[str, ...], str]:
+def choose_uv_command(target: Target) -> tuple[tuple[str, ...], str]:
     """Return (commands that install uv, command that runs uv).
 
     There are no installation commands if uv is available or the Python is not known.

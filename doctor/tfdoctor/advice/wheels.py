@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.pip import pip_install
+from tfdoctor.advice.pip import format_pip_install
 from tfdoctor.causes.steps import Install
 from tfdoctor.compat import split_soname
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
 
 
-def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
+def list_cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
     """Return requirements for the NVIDIA wheels that contain these libraries, pinned as in TensorFlow's own extra.
 
     Empty if there are no wheels for its CUDA (11.0 and older), or if one of the libraries is in no wheel.
@@ -45,7 +45,7 @@ def list_release_wheels(target: Target, release: Release, sonames: Sequence[str]
     )
 
 
-def wheel_project(target: Target, soname: str, cuda: str) -> tuple[str, str] | None:
+def find_wheel(target: Target, soname: str, cuda: str) -> tuple[str, str] | None:
     """Return (project, folder) of the wheel with exactly this soname for the major version of this CUDA.
 
     The folder is relative to site-packages. None if no wheel has the library.
@@ -70,7 +70,7 @@ def _list_wheels(
     version: str | None,
 ) -> tuple[str, ...]:
     """Return requirements for the wheels that contain these libraries; empty if one of them is in no wheel."""
-    wheels = [wheel_project(target, soname, cuda) for soname in sonames]
+    wheels = [find_wheel(target, soname, cuda) for soname in sonames]
     # TensorFlow registers no GPU with an incomplete set of libraries
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
@@ -83,12 +83,14 @@ def _list_wheels(
             requirement = pins.get(wheel[0], wheel[0])
             if wheel[0].startswith("nvidia-cudnn-"):
                 built_cudnn = release.cudnn if release is not None and release.cudnn else cudnn
-                requirement = cudnn_requirement(target, wheel[0], requirement, built_cudnn)
+                requirement = choose_cudnn_requirement(target, wheel[0], requirement, built_cudnn)
             requirements.setdefault(requirement, None)
     return tuple(requirements)
 
 
-def cudnn_requirement(target: Target, project: str, pinned: str, built_cudnn: str | None = None) -> str:
+def choose_cudnn_requirement(
+    target: Target, project: str, pinned: str, built_cudnn: str | None = None
+) -> str:
     """Return a cuDNN requirement with the major version of the build and with code for the target's GPUs.
 
     `pinned` is the release's own requirement, or just the project if it has none. `built_cudnn` is the cuDNN
@@ -115,7 +117,7 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built_cudnn: st
     return pinned
 
 
-def strip_versions(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
+def exclude_installed_versions(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
     """Return the requirements with the installed versions excluded.
 
     Otherwise pip would keep an installed version that satisfies the requirement.
@@ -127,7 +129,7 @@ def _strip_installed(target: Target, requirement: str) -> str:
     """Return the requirement with the installed version excluded, if that version satisfies it."""
     name = versions.project_of(requirement)
     specifier = requirement[len(name) :]
-    installed = target.python.distribution(name) if target.python is not None else None
+    installed = target.python.find_distribution(name) if target.python is not None else None
     if installed is None or not versions.is_version(installed.version) or "==" in specifier:
         return requirement
     fits = versions.satisfies(installed.version, specifier)
@@ -148,7 +150,7 @@ def map_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict
 
     Sonames in no wheel are left out.
     """
-    wheels = {name: wheel_project(target, name, cuda) for name in sonames}
+    wheels = {name: find_wheel(target, name, cuda) for name in sonames}
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
 
@@ -158,7 +160,7 @@ def find_registered_wheel(target: Target, requirement: str) -> str | None:
     None if there is none in TensorFlow's site-packages.
     """
     project = versions.project_of(requirement)
-    installed = target.python.distribution(project) if target.python is not None else None
+    installed = target.python.find_distribution(project) if target.python is not None else None
     if (
         installed is None
         or installed.location != get_site_packages(target)
@@ -187,8 +189,8 @@ def make_install_steps(
     commands: list[str] = []
     if unregistered_requirements:
         steps.append(Install(unregistered_requirements))
-        commands.append(pip_install(target, unregistered_requirements))
+        commands.append(format_pip_install(target, unregistered_requirements))
     if registered_pins:
         steps.append(Install(registered_pins, reinstall=True, dependencies=False))
-        commands.append(pip_install(target, registered_pins, options="--force-reinstall --no-deps"))
+        commands.append(format_pip_install(target, registered_pins, options="--force-reinstall --no-deps"))
     return tuple(steps), tuple(commands)

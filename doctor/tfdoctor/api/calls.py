@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.api.shapes import Check, Diagnosis, Recommendation
 
-__all__ = ["Error", "as_printed", "check", "diagnose", "handle_signals", "recommend"]
+__all__ = ["Error", "check", "convert_to_json_values", "diagnose", "handle_signals", "recommend"]
 
 
 def check(
@@ -46,7 +46,7 @@ def check(
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
     from tfdoctor.examine import examine, make_live_system
-    from tfdoctor.render.report import report_json
+    from tfdoctor.render.report import make_report_json
     from tfdoctor.system import RecordedSystem
 
     if deep and facts is not None:
@@ -63,7 +63,7 @@ def check(
                 timeout=timeout,
                 deep=deep,
             )
-    document: Check = as_printed(report_json(report))
+    document: Check = convert_to_json_values(make_report_json(report))
     return document
 
 
@@ -71,10 +71,10 @@ def diagnose(text: str | bytes) -> Diagnosis:
     """Return the diagnosis of a TensorFlow log, like `tfdoctor diagnose --json`. No text raises an error."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
-    from tfdoctor.render.log import log_json
+    from tfdoctor.render.log import make_log_json
 
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    document: Diagnosis = as_printed(log_json(diagnose_log([data], Compat.load())))
+    document: Diagnosis = convert_to_json_values(make_log_json(diagnose_log([data], Compat.load())))
     return document
 
 
@@ -104,8 +104,8 @@ def recommend(
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
     from tfdoctor.plan import Method, Request
-    from tfdoctor.plan.arguments import address_commands, check_python, make_plan
-    from tfdoctor.render.plan import recommendation_json
+    from tfdoctor.plan.arguments import add_machine_arguments, check_python, make_plan
+    from tfdoctor.render.plan import make_recommendation_json
 
     methods = {item.value: item for item in Method}
     if method is not None and method not in methods:
@@ -116,12 +116,12 @@ def recommend(
     with handle_signals():
         host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
     request = Request(tensorflow=tf, python=check_python(python), method=methods[method] if method else None)
-    plan = address_commands(make_plan(compat, request, host), gpus, driver)
-    document: Recommendation = as_printed(recommendation_json(plan))
+    plan = add_machine_arguments(make_plan(compat, request, host), gpus, driver)
+    document: Recommendation = convert_to_json_values(make_recommendation_json(plan))
     return document
 
 
-def as_printed(document: dict[str, Any]) -> Any:
+def convert_to_json_values(document: dict[str, Any]) -> Any:
     """Return a document as it is read back from its JSON, without tuples and enumerations."""
     return json.loads(json.dumps(document))
 
@@ -135,7 +135,7 @@ def handle_signals() -> Iterator[None]:
     from tfdoctor.system import signals
 
     try:
-        with signals.handle_ending_signals():
+        with signals.handle_termination_signals():
             yield
     except signals.TerminationError as error:
         signal.raise_signal(error.number)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.api.shapes import Check
-    from tfdoctor.cli.fast_parser import Options
+    from tfdoctor.cli.fast_parser import CheckOptions
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
 
@@ -42,10 +42,10 @@ class CheckResult:
     @property
     def answer(self) -> Check:
         """The document that `tfdoctor.check` returns, for programs."""
-        from tfdoctor.api.calls import as_printed
-        from tfdoctor.render.report import report_json
+        from tfdoctor.api.calls import convert_to_json_values
+        from tfdoctor.render.report import make_report_json
 
-        document: Check = as_printed(report_json(self._report))
+        document: Check = convert_to_json_values(make_report_json(self._report))
         return document
 
     def __repr__(self) -> str:
@@ -55,9 +55,9 @@ class CheckResult:
         return "\n".join([text.rstrip("\n"), *self._notes])
 
     def _repr_html_(self) -> str:
-        from tfdoctor.render.notebook import report_html
+        from tfdoctor.render.notebook import make_report_html
 
-        return report_html(self._report, fix=self._fix, notes=self._notes)
+        return make_report_html(self._report, fix=self._fix, notes=self._notes)
 
 
 def tfdoctor_magic(line: str) -> CheckResult | None:
@@ -79,7 +79,7 @@ def tfdoctor_magic(line: str) -> CheckResult | None:
     return None
 
 
-def _lacks_python(arguments: Sequence[str], options: Options | None) -> bool:
+def _lacks_python(arguments: Sequence[str], options: CheckOptions | None) -> bool:
     """Return whether the command examines a Python interpreter, but the arguments do not say which one."""
     if options is not None:
         return options["python"] is None and options["facts"] is None
@@ -88,13 +88,13 @@ def _lacks_python(arguments: Sequence[str], options: Options | None) -> bool:
     )
 
 
-def _is_displayable(options: Options) -> bool:
+def _is_displayable(options: CheckOptions) -> bool:
     """Return whether all options of `check` outside DISPLAYABLE_OPTIONS have their default values."""
     displayable = dict.fromkeys(DISPLAYABLE_OPTIONS)
     return {**options, **displayable} == {**(parse_check(["check"]) or {}), **displayable}
 
 
-def _check_kernel(options: Options) -> CheckResult | None:
+def _check_kernel(options: CheckOptions) -> CheckResult | None:
     """Check a Python interpreter, by default that of this kernel. If that fails, print the error and return None."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat

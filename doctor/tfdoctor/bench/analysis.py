@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.bench.interconnects import evaluate_links, report_narrow_links
 from tfdoctor.bench.models import Bench, Crossover, Disturbance, is_gpu
 from tfdoctor.bench.noise import compute_unsteadiness
-from tfdoctor.bench.scaling import THERMAL, compute_scalings
+from tfdoctor.bench.scaling import THERMAL_SLOWDOWNS, compute_scalings
 from tfdoctor.bench.warmup import split_first_call
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
@@ -202,7 +202,7 @@ def _assess_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tu
     for card in watched:
         if card.processes:
             gpu_reasons.append(f"another program computes on {card.device} ({card.processes[0]})")
-        if set(card.slowdowns) & set(THERMAL):
+        if set(card.slowdowns) & set(THERMAL_SLOWDOWNS):
             heat = f" at {card.temperature} °C" if card.temperature is not None else ""
             gpu_reasons.append(f"{card.device} lowered its clocks for heat{heat}")
     is_much = bool(gpu_reasons) or len(disturbed) > MAX_DISTURBED_SHARE * len(assessed)

@@ -28,7 +28,7 @@ MIN_TIMES = 6
 It is also the number of rounds that are needed to assess how the machine's speed changes between rounds.
 """
 
-STUDENT = (2.571, 2.447, 2.365)
+STUDENT_T = (2.571, 2.447, 2.365)
 """Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
 
 SHORT_PIECE_S = 1e-3
@@ -63,7 +63,7 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
     factor = 1.0
     if spread is not None:
         factor = math.exp(
-            STUDENT[min(round_count - MIN_TIMES, len(STUDENT) - 1)] * spread / math.sqrt(round_count)
+            STUDENT_T[min(round_count - MIN_TIMES, len(STUDENT_T) - 1)] * spread / math.sqrt(round_count)
         )
     return Seconds(
         middle,

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import Interconnect, Timed, Watched
 
-__all__ = ["POWER", "THERMAL", "compute_scalings"]
+__all__ = ["POWER_SLOWDOWNS", "THERMAL_SLOWDOWNS", "compute_scalings"]
 
-THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
-POWER = ("sw_power_cap", "hw_power_brake_slowdown")
+THERMAL_SLOWDOWNS = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
+POWER_SLOWDOWNS = ("sw_power_cap", "hw_power_brake_slowdown")
 """Reasons of nvidia-smi for low clocks: heat, and limited power."""
 MIN_SPEED_RATIO = 0.8
 """Ratio of the times of the fastest and the slowest device below which the difference is reported."""
@@ -249,7 +249,7 @@ def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list
                 f"Another program computes on {card.device} ({card.processes[0]}); the others wait for it."
             )
             losses.append((8.0, sentence))
-        if card.device in timed.devices and set(card.slowdowns) & {*THERMAL, *POWER}:
+        if card.device in timed.devices and set(card.slowdowns) & {*THERMAL_SLOWDOWNS, *POWER_SLOWDOWNS}:
             sentence = f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it."
             losses.append((7.0, sentence))
     times = [other.seconds.median for other in step.alone.values() if other.seconds is not None]

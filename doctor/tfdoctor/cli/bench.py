@@ -15,8 +15,8 @@ from tfdoctor.cli.options import (
     Json,
     Severe,
     argument,
+    check_finite,
     command,
-    finite,
     option,
     verbose_option,
 )
@@ -24,9 +24,9 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.render.bench import bench_json, render_bench
-from tfdoctor.render.bench_svg import bench_svg
-from tfdoctor.render.json import json_text
+from tfdoctor.render.bench import make_bench_json, render_bench
+from tfdoctor.render.bench_svg import make_bench_svg
+from tfdoctor.render.json import format_json
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
@@ -94,7 +94,7 @@ def bench(
             min=1,
             max=3600,
             metavar="SECONDS",
-            callback=finite,
+            callback=check_finite,
         ),
     ] = 60.0,
     compare: Annotated[
@@ -153,7 +153,11 @@ def bench(
         message = f"nothing is timed: {timing.measured.unserved}."
         raise UsageError(message)
     result = evaluate_bench(
-        timing.measured, timing.target, timing.peaks, software=timing.software, look=timing.look
+        timing.measured,
+        timing.target,
+        timing.expected_speeds,
+        software=timing.is_simulated,
+        look=timing.check_command,
     )
     if earlier_run is not None:
         result = dataclasses.replace(
@@ -166,7 +170,7 @@ def bench(
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(bench_json(result))
+        write_json(make_bench_json(result))
     else:
         OUT.write(render_bench(result, verbose=verbose, **OUT.layout))
     if timing.interrupted is not None:
@@ -184,13 +188,13 @@ def bench(
 
 def _write_results(output: Path, result: Bench, convert: Callable[[str], bytes] | None) -> Bench:
     """Write the charts and a JSON file that lists them, and return the result with the chart paths."""
-    charts = {BENCH_SVG: bench_svg(result).encode("utf-8")}
+    charts = {BENCH_SVG: make_bench_svg(result).encode("utf-8")}
     if convert is not None:
-        charts |= {name: convert(bench_svg(result, style)) for name, style in BENCH_PNG.items()}
+        charts |= {name: convert(make_bench_svg(result, style)) for name, style in BENCH_PNG.items()}
     for name, chart in charts.items():
         write_file(output / name, chart, force=True)
     result = dataclasses.replace(result, plots=tuple(str(output / name) for name in charts))
-    write_file(output / "bench.json", json_text(bench_json(result)).encode(), force=True)
+    write_file(output / "bench.json", format_json(make_bench_json(result)).encode(), force=True)
     for name in BENCH_PNG.keys() - charts.keys():
         (output / name).unlink(missing_ok=True)  # it shows the replaced result
     return result
@@ -201,11 +205,11 @@ def _write_page(target: Path, result: Bench, *, force: bool) -> None:
     import os
 
     from tfdoctor.cli.html_file import write_page
-    from tfdoctor.render.html.bench import benchmark_html
+    from tfdoctor.render.html.bench import make_benchmark_html
     from tfdoctor.system.identity import make_redactor
 
     write_page(
-        target, benchmark_html(result, make_redactor(os.environ, local=True)), force=force, quiet=False
+        target, make_benchmark_html(result, make_redactor(os.environ, local=True)), force=force, quiet=False
     )
 
 
@@ -219,8 +223,8 @@ def _time_in_image(
 
     engine = connect()
     machine = LiveSystem() if engine.url.startswith("unix://") else None
-    progress.silent(image)
-    return bench_image(engine, compat, image, python, request, told=progress.show, machine=machine)
+    progress.announce_silence(image)
+    return bench_image(engine, compat, image, python, request, on_line=progress.show, machine=machine)
 
 
 class _Progress:
@@ -255,7 +259,7 @@ class _Progress:
         ERR.write(f"\r  {clean_line(text, limit=200)[:width]:{width}}")
         ERR.flush()
 
-    def silent(self, image: str) -> None:
+    def announce_silence(self, image: str) -> None:
         """Say that the container reports nothing until it ends."""
         if not self._quiet:
             ERR.write(f"  TensorFlow computes in a container of {clean_line(image, limit=80)} …\n")

@@ -33,14 +33,14 @@ from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_i
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
-from tfdoctor.dockerfile.write import MAX_UID, UID, Extras, check_index, check_reference
+from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, Extras, check_index, check_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.arguments import check_driver, check_python, make_plan
-from tfdoctor.render.build import build_json, render_built, render_dry_run
+from tfdoctor.render.build import make_build_json, render_built, render_dry_run
 from tfdoctor.render.json import write_json
-from tfdoctor.render.plan import recommendation_json, render_recommendation
+from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.text import clean_line
@@ -111,7 +111,9 @@ def build(
     network: Annotated[
         str | None, option("The engine's network for the build: host.", metavar="NAME")
     ] = None,
-    uid: Annotated[int, option("The user ID of the image's user.", min=0, max=MAX_UID, metavar="N")] = UID,
+    uid: Annotated[
+        int, option("The user ID of the image's user.", min=0, max=MAX_UID, metavar="N")
+    ] = DEFAULT_UID,
     pin: Annotated[
         bool,
         option("Pin the base to the digest that its registry has now; a build always does.", "--pin"),
@@ -209,7 +211,7 @@ def build(
             *(("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host)),
             *(("-r", requirements), ("--package", package), ("--base", base), ("--registry", registry)),
             *(("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform)),
-            *(("--uid", uid if uid != UID else None), ("--tag", tag)),
+            *(("--uid", uid if uid != DEFAULT_UID else None), ("--tag", tag)),
         )
         emitted_image = EmittedImage(
             *(
@@ -220,7 +222,7 @@ def build(
                 uid,
                 extras.requirements,
             ),
-            build=_list_engine_options(("--platform", platform), ("--network", network)),
+            build_options=_list_engine_options(("--platform", platform), ("--network", network)),
         )
         if folder is not None:
             OUT.write(write_context(folder, emitted_image, force=force, dry_run=dry_run, quiet=quiet))
@@ -240,7 +242,7 @@ def build(
     engine, start_time, verification = connect(), time.monotonic(), None
     with open_progress(quiet=quiet or as_json, verbose=verbose) as display:
         for caveat in option.caveats:
-            if caveat.serious:
+            if caveat.is_serious:
                 display.stage(f"Note: {caveat.text}")
         option, context, image = build_image(
             engine, option, extras, settings, display, custom_base=base is not None
@@ -264,7 +266,7 @@ def build(
             "size_bytes": image.size,
             "pushed": digest,
         }
-        write_json(build_json(option, context.dockerfile, image_document, verification))
+        write_json(make_build_json(option, context.dockerfile, image_document, verification))
     return ExitCode.FOUND if has_failed else ExitCode.OK
 
 
@@ -273,7 +275,7 @@ def _print_plan(
 ) -> None:
     """Print the plan in the requested form."""
     if as_json:
-        write_json(build_json(image.option, image.context.dockerfile))
+        write_json(make_build_json(image.option, image.context.dockerfile))
     elif emit is not None:
         sys.stdout.write(emitted(emit, image))
     elif print_only:
@@ -299,7 +301,7 @@ def _report_built(
     from tfdoctor.verify.image import get_gpu_option
 
     image = TargetImage(name, engine.name, get_gpu_option(engine))
-    user = choose_user(uid, rootless=engine.rootless)
+    user = choose_user(uid, rootless=engine.is_rootless)
     OUT.write(render_built(option, image, size, seconds, user=user))
 
 
@@ -351,7 +353,7 @@ def _inspect_base(option: Option) -> Option:
     name = option.base.reference
     try:
         engine = connect()
-        is_present = engine.image(name) is not None
+        is_present = engine.find_image(name) is not None
         reason = "is not in the engine"
     except EngineError as error:
         is_present, reason = False, f"was not looked into, for {error.message.rstrip('.')}"
@@ -369,13 +371,13 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
 
     A plan that has a digest already is returned unchanged. Raise Error if the registry returns no digest.
     """
-    from tfdoctor.engine import ask_registry
+    from tfdoctor.engine import query_registry
 
     assert option.base is not None  # noqa: S101 - every container option has one
     if "@" in option.base.reference:
         return option
     proxies = {"http": proxy, "https": proxy} if proxy else None
-    registry_reply = ask_registry(option.base.image, ca_file=ca_file, proxies=proxies)
+    registry_reply = query_registry(option.base.image, ca_file=ca_file, proxies=proxies)
     if registry_reply.digest is None:
         reason = registry_reply.text or f"its registry gives no digest for {option.base.image}."
         msg = f"--pin: {reason}"
@@ -468,9 +470,9 @@ def _check_requirements(
             msg,
             hint="Correct or loosen the named requirement, or choose another TensorFlow with --tf. Nothing was built.",
         )
-    if result.unknown and not quiet:
+    if result.unknown_reason and not quiet:
         ERR.write(
-            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {result.unknown}\n"
+            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {result.unknown_reason}\n"
         )
 
 
@@ -494,8 +496,8 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, ins
         return Host(driver=check_driver(driver))
     host = host_for(compat, gpus=gpus, driver=driver, facts=None)
     # The image brings its own system, so only the GPUs, driver and processor of this host matter.
-    is_windows = host.wsl or host.system == "Windows"
-    return dataclasses.replace(host, glibc=None, python=None, system="Linux", wsl=is_windows)
+    is_windows = host.is_wsl or host.system == "Windows"
+    return dataclasses.replace(host, glibc=None, python=None, system="Linux", is_wsl=is_windows)
 
 
 def _load_certificate(path: Path) -> bytes:
@@ -516,7 +518,7 @@ def _report_no_plan(
 ) -> None:
     """Print why there is no plan."""
     if as_json:
-        write_json(recommendation_json(recommendation))
+        write_json(make_recommendation_json(recommendation))
     elif is_text_only:  # standard output is for the Dockerfile or another file
         ERR.write(render_recommendation(recommendation, width=ERR.width))
     else:

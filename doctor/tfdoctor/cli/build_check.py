@@ -25,10 +25,15 @@ from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.environment.precheck import check_requirements
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged, render_services, services_json
+from tfdoctor.render.dockerfile import (
+    make_dockerfile_json,
+    make_services_json,
+    render_dockerfile_report,
+    render_services,
+)
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.system.sources import real_path
+from tfdoctor.system.sources import resolve_path
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -90,7 +95,7 @@ def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool)
     if as_json:
         write_json(make_dockerfile_json(report))
     else:
-        OUT.write(render_judged(report, **OUT.layout))
+        OUT.write(render_dockerfile_report(report, **OUT.layout))
     return _choose_exit_status([report])
 
 
@@ -127,7 +132,7 @@ def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStar
     if isinstance(container, ContainerStart):
         return [container]
     files, name = container
-    read = make_file_reader(path.parent, above=1)
+    read = make_file_reader(path.parent, parent_levels=1)
     starts = []
     for file in files:
         content = read(file)
@@ -145,7 +150,7 @@ def _show_starts(starts: list[ContainerStart], display_name: str, folder: Path, 
     """Check each container's image, print the results and return the exit status."""
     results = [(start, *_evaluate_start(start, folder)) for start in starts]
     if as_json:
-        write_json(services_json(display_name, results))
+        write_json(make_services_json(display_name, results))
     else:
         OUT.write(render_services(results, **OUT.layout))
     return _choose_exit_status([report for _, report, _ in results])
@@ -157,10 +162,10 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
     The report is None if there is a reason, and the reason is empty if there is a report.
     """
     above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
-    name, text = start.file, start.inline
+    name, text = start.file, start.dockerfile_text
     if text is None and start.dockerfile is not None:
         name = str(PurePosixPath(start.dockerfile))
-        text = make_file_reader(folder, above=above)(start.dockerfile)
+        text = make_file_reader(folder, parent_levels=above)(start.dockerfile)
         if text is None:
             return None, f"its Dockerfile {clean_line(name)} cannot be read"
     if text is None:
@@ -175,7 +180,9 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         _apply_build_settings(text, start),
         Compat.load(),
         name=clean_line(name),
-        read=make_file_reader(folder / start.context) if above == 0 else make_file_reader(folder, above=1),
+        read=make_file_reader(folder / start.context)
+        if above == 0
+        else make_file_reader(folder, parent_levels=1),
         start=start,
         foresee=partial(check_requirements, env=os.environ),
     )
@@ -200,21 +207,21 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
     return text
 
 
-def make_file_reader(folder: Path, *, above: int = 0) -> Callable[[str], str | None]:
+def make_file_reader(folder: Path, *, parent_levels: int = 0) -> Callable[[str], str | None]:
     """Return a function that reads files in and below a folder, and no others, because the Dockerfile is not trusted.
 
     `above` is the number of parent folders that it may also read from. The function returns None for a file that it
     cannot or may not read.
     """
     try:
-        start = real_path(folder)
-        root = start.parents[above - 1] if above else start
+        start = resolve_path(folder)
+        root = start.parents[parent_levels - 1] if parent_levels else start
     except (OSError, IndexError):
         return lambda _: None
 
     def read(name: str) -> str | None:
         try:
-            path = real_path(start / name)
+            path = resolve_path(start / name)
             if not path.is_relative_to(root) or not stat.S_ISREG(path.stat().st_mode):
                 return None
             with path.open("rb") as file:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["format_command", "write_context"]
 
 
-def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] | object]]) -> str:
+def format_command(option: Option, options: Iterable[tuple[str, Sequence[object] | object]]) -> str:
     """Return the `tfdoctor build` command for this plan and these options, on one line, quoted for a shell.
 
     `given` has pairs of an option and its value. The value is a list for a repeated option and True for a flag.
@@ -35,7 +35,7 @@ def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] |
     parts = [option.commands[0]]
     # The plan's own command may already name the GPU and the driver.
     already_named = [name for name in ("--gpu", "--driver") if f" {name} " in parts[0]]
-    for name, value in given:
+    for name, value in options:
         if name in already_named:
             continue
         if value is True:
@@ -46,7 +46,7 @@ def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] |
     return clean_line(" ".join(parts), limit=20_000)
 
 
-def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
+def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
     """Write all files of the build folder or none, and return the report for the user (empty if `quiet`).
 
     A new folder appears under its name only when it is complete. In an existing folder, files with different content
@@ -55,7 +55,7 @@ def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: boo
     Raise UsageError if the folder or a file may not be replaced, and Error if writing fails.
     """
     display_name = clean_line(str(folder))
-    files = make_folder_files(made)
+    files = make_folder_files(image)
     changed_names = _find_changed(folder, files, display_name)
     if changed_names and not force and not dry_run:
         msg = f"--emit context: {display_name} has {_join_names(changed_names)} already, with different content."
@@ -67,7 +67,7 @@ def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: boo
         ""
         if quiet
         else render_context(
-            display_name, files, made, replaced=changed_names, kept=unchanged_names, dry_run=dry_run
+            display_name, files, image, replaced=changed_names, unchanged=unchanged_names, dry_run=dry_run
         )
     )
     if dry_run or len(unchanged_names) == len(files):
@@ -76,7 +76,7 @@ def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: boo
         if folder.is_dir() and any(folder.iterdir()):
             _write_into(folder, {name: files[name] for name in files if name not in unchanged_names})
         else:
-            _write_new(folder, files, made.context.epoch)
+            _write_new(folder, files, image.context.epoch)
     except OSError as error:
         msg = f"--emit context: {display_name} could not be written: {error.strerror or error}."
         raise Error(msg, hint="The folder was left unchanged.") from error

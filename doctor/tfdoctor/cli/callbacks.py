@@ -19,8 +19,8 @@ __all__ = ["make_stage_printer"]
 def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
     """Return a function that prints the line of a finished stage, or does nothing if `quiet`."""
 
-    def tell_stage(stage: Stage) -> None:
+    def print_stage(stage: Stage) -> None:
         OUT.write(render_stage(stage, **OUT.layout))
         OUT.flush()
 
-    return ignore_stage if quiet else tell_stage
+    return ignore_stage if quiet else print_stage

@@ -37,7 +37,7 @@ class RedactedRecording:
     """The content of the manifest file."""
     report: Report
     """The report on the redacted recording."""
-    machine: Report
+    host_report: Report
     """The unredacted report on the host itself."""
     redactor: Redactor
     """The redactor that made the recording. It replaces values in other texts with the same placeholders."""
@@ -69,7 +69,7 @@ def record_system(
         "codes": sorted({finding.code for finding in report.findings}),
         "differs_from_the_machine": list(differences),
     }
-    files[archive.MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
+    files[archive.MANIFEST_FILE] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
     return RedactedRecording(files, manifest, report, machine, redactor, differences)
 
 
@@ -135,7 +135,7 @@ def capture(
     return ExitCode.OK
 
 
-def warn(captured: RedactedRecording) -> None:
+def warn_of_differences(captured: RedactedRecording) -> None:
     """Print a warning on standard error if the redacted recording gives different results."""
     if captured.differences:
         sys.stderr.write(

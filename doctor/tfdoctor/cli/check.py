@@ -183,15 +183,15 @@ def _check_simulated(
             hint='tfdoctor check --deep --simulate "RTX 4090"',
         )
     from tfdoctor.cli.simulation_options import (
-        live_with_stand_in,
+        make_stand_in_system,
         parse_simulation,
+        print_simulation_note,
         print_simulation_title,
-        show_simulation_note,
     )
     from tfdoctor.compat import Compat
     from tfdoctor.render.json import write_json
-    from tfdoctor.render.report import report_json
-    from tfdoctor.render.verify import simulation_json
+    from tfdoctor.render.report import make_report_json
+    from tfdoctor.render.verify import make_simulation_json
     from tfdoctor.simulate.facts import SimulatedFacts
     from tfdoctor.verify.session import STAGE_MEANINGS
 
@@ -199,13 +199,13 @@ def _check_simulated(
     simulation = parse_simulation(compat, names, driver=driver)
     if simulation is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    system, simulated_facts = live_with_stand_in(python, simulation), SimulatedFacts()
+    system, simulated_facts = make_stand_in_system(python, simulation), SimulatedFacts()
     report = examine(system, compat, python=python, timeout=timeout, deep=True, as_if=simulated_facts)
-    if simulated_facts.other is not None:
-        msg = f"nothing could be simulated: the loader finds {clean_line(simulated_facts.other)} before the stand-in."
+    if simulated_facts.other_libcuda is not None:
+        msg = f"nothing could be simulated: the loader finds {clean_line(simulated_facts.other_libcuda)} before the stand-in."
         raise Error(msg, hint="Take its folder off LD_LIBRARY_PATH.")
     if as_json:
-        document = report_json(report)
+        document = make_report_json(report)
         document["verdict"]["gpu_usable"] = False if report.verdict.gpu_usable is False else None
         observed = report.observed
         stage_results = {
@@ -213,11 +213,11 @@ def _check_simulated(
             "visible": bool(observed and observed.gpu_registered),
         }
         proves = [STAGE_MEANINGS[name] for name, passed in stage_results.items() if passed]
-        write_json({**document, "simulated": simulation_json(simulation.simulation(proves))})
+        write_json({**document, "simulated": make_simulation_json(simulation.describe(proves))})
     else:
         print_simulation_title(simulation, quiet=quiet)
         _print_report(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
-        show_simulation_note(quiet=quiet)
+        print_simulation_note(quiet=quiet)
     return exit_status(report, FailOn.error.value)
 
 
@@ -247,10 +247,10 @@ def _check_folder(folder: str, python: str | None, facts: Path | None) -> str:
         raise UsageError(
             "check FOLDER is check --python FOLDER: it cannot be combined with --python or --facts."
         )
-    from tfdoctor.system.archive import HOST
+    from tfdoctor.system.archive import HOST_FILE
 
     quoted = shlex.quote(clean_line(folder))
-    if (Path(folder) / HOST).is_file():
+    if (Path(folder) / HOST_FILE).is_file():
         msg = f"{quoted} is a recorded machine."
         raise UsageError(msg, hint=f"tfdoctor check --facts {quoted}")
     if Path(folder).is_file():
@@ -318,7 +318,7 @@ def _examine_machine(
     # `capture` bundles are redacted, so only a redacted recording is comparable with them. An HTML page may be
     # published and must be redacted as well.
     captured = record_system(system, compat, python=python, timeout=timeout, local=local)
-    report = captured.machine
+    report = captured.host_report
     if deep:
         observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
         report = evaluate_facts(report.facts, compat, observed)
@@ -357,7 +357,7 @@ def _write_page(
     from dataclasses import replace
 
     from tfdoctor.cli.html_file import write_page
-    from tfdoctor.render.html.check import report_html
+    from tfdoctor.render.html.check import make_report_html
 
     redact = captured.redactor.text
     redacted = captured.report
@@ -370,9 +370,9 @@ def _write_page(
             computed=tuple(map(redact, observed.computed)),
         )
         redacted = evaluate_facts(redacted.facts, compat, observed)
-    main = report.main
+    main = report.main_finding
     offered = fix if fix is not None and any(finding is main for finding in fix.findings) else None
-    page = report_html(
+    page = make_report_html(
         redacted,
         typed=redact(typed),
         fix=None if offered is None else redact(offered.command),
@@ -383,13 +383,13 @@ def _write_page(
 
 def _print_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
     """Print the report as JSON, with the comparison if there is one."""
-    from tfdoctor.render.diff import comparison_json
+    from tfdoctor.render.diff import make_comparison_json
     from tfdoctor.render.json import write_json
-    from tfdoctor.render.report import report_json
+    from tfdoctor.render.report import make_report_json
 
-    document = report_json(report)
+    document = make_report_json(report)
     if comparison is not None:
-        document |= comparison_json(comparison, str(against))
+        document |= make_comparison_json(comparison, str(against))
     write_json(document)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.files import read_option_file
-from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
+from tfdoctor.cli.options import FailOn, Json, Severe, argument, check_finite, command, option, verbose_option
 from tfdoctor.cluster import (
     ClusterSource,
     InstalledRelease,
     evaluate_cluster,
-    list_connectable,
+    map_connectable_addresses,
     merge_clusters,
     parse_cluster,
 )
@@ -23,10 +23,10 @@ from tfdoctor.findings import Severity
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.cluster import ClusterAnswer
+    from tfdoctor.cluster import ClusterEvaluation
     from tfdoctor.system import LiveSystem
 
-VARIABLE = "TF_CONFIG"
+TF_CONFIG_VARIABLE = "TF_CONFIG"
 
 
 @command
@@ -56,7 +56,11 @@ def cluster(
     timeout: Annotated[
         float,
         option(
-            "Stop connecting after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=finite
+            "Stop connecting after this many seconds.",
+            min=1,
+            max=3600,
+            metavar="SECONDS",
+            callback=check_finite,
         ),
     ] = 10.0,
     fail_on: Severe = FailOn.error,
@@ -68,7 +72,7 @@ def cluster(
     Checks the specification by TensorFlow's own rules. Without --connect it makes no connection; with it, each task
     gets the first bytes of HTTP/2 and nothing else. With --peer it looks at this machine's TensorFlow as `check` does.
     """
-    from tfdoctor.render.cluster import cluster_json, render_cluster
+    from tfdoctor.render.cluster import make_cluster_json, render_cluster
     from tfdoctor.render.terminal import OUT
     from tfdoctor.system import LiveSystem
 
@@ -79,7 +83,7 @@ def cluster(
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(cluster_json(results))
+        write_json(make_cluster_json(results))
     else:
         OUT.write(render_cluster(results, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
@@ -122,18 +126,18 @@ def _evaluate_clusters(
     *,
     timeout: float,
     connects: bool,
-) -> list[ClusterAnswer]:
+) -> list[ClusterEvaluation]:
     """Return the result for each cluster. `connects` says whether to connect to its tasks; `timeout` is in seconds."""
-    from tfdoctor.examine.network import connect, find_proxy, read_listening
+    from tfdoctor.examine.network import connect_to_tasks, find_proxy, read_listening
 
     listening = read_listening(system)
     results = []
     for source, specification in merge_clusters(specs):
         reached = None
         if connects:
-            targets = list_connectable(specification)
+            targets = map_connectable_addresses(specification)
             addresses = [(task.host, task.port or 0) for task in targets.values()]
-            reached = dict(zip(targets, connect(addresses, timeout), strict=True))
+            reached = dict(zip(targets, connect_to_tasks(addresses, timeout), strict=True))
         results.append(
             evaluate_cluster(
                 specification,
@@ -158,13 +162,13 @@ def _load_specifications(files: list[str], tf_config: str | None, env: dict[str,
         return [parse_specification(tf_config)]
     if files:
         return [_load_file(name) for name in files]
-    if VARIABLE not in env:
-        msg = f"{VARIABLE} is not set here, and no file is named."
+    if TF_CONFIG_VARIABLE not in env:
+        msg = f"{TF_CONFIG_VARIABLE} is not set here, and no file is named."
         raise UsageError(
             msg,
             hint="Name the file, or type `tfdoctor cluster --tf-config '{\"cluster\": …}'`.",
         )
-    return [parse_cluster(env[VARIABLE], "env")]
+    return [parse_cluster(env[TF_CONFIG_VARIABLE], "env")]
 
 
 def parse_specification(value: str) -> ClusterSource:
@@ -201,19 +205,19 @@ def _load_file(name: str) -> ClusterSource:
             raise UsageError("standard input is closed.")
         text = sys.stdin.buffer.read(MAX_SPECIFICATION_CHARS + 1).decode("utf-8", "replace")
     else:
-        text = read_option_file(Path(name), VARIABLE)
+        text = read_option_file(Path(name), TF_CONFIG_VARIABLE)
     first_lines = text[:200].splitlines()[:1]
     is_python = name.endswith((".py", ".pyw")) or (
         bool(first_lines) and first_lines[0].startswith("#!") and "python" in first_lines[0]
     )
     try:
-        spec = parse_cluster(text, label, python=is_python)
+        spec = parse_cluster(text, label, is_python=is_python)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         error_location = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
         msg = f"{clean_line(label)} is no Python that can be read{error_location}."
         raise Error(msg, hint="Python 2 is not read here.") from error
-    if not spec.written:
-        msg = f"{clean_line(label)} has no ClusterSpec, and sets no {VARIABLE}."
+    if not spec.specifications:
+        msg = f"{clean_line(label)} has no ClusterSpec, and sets no {TF_CONFIG_VARIABLE}."
         raise Error(msg, hint="Where it reads the variable, run this in the same shell: `tfdoctor cluster`.")
     return spec

@@ -17,11 +17,11 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FILES = ":files"
+FILES_MARKER = ":files"
 """Output if a file name is expected. No command, option or value begins with a colon."""
 FILE_METAVARS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
 """Parts of metavariables; an option or argument with one of them takes a file name."""
-Words = list[tuple[str, str]]
+Completions = list[tuple[str, str]]
 
 
 class Shell(str, enum.Enum):
@@ -91,7 +91,7 @@ def completion(
         return ExitCode.OK
     words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # a quote that is still open
     words, prefix = _join_words(words) if shell is Shell.bash else (words, "")
-    for value, text in candidates(words):
+    for value, text in list_completions(words):
         OUT.write_document(
             f"{_format_value(shell, value.removeprefix(prefix), clean_line(text, limit=100))}\n"
         )
@@ -100,7 +100,7 @@ def completion(
 
 def _format_value(shell: Shell, value: str, text: str) -> str:
     """Return an output line in the shell's format. zsh separates word and description by a colon."""
-    if shell is Shell.bash or value == FILES or not text:
+    if shell is Shell.bash or value == FILES_MARKER or not text:
         return value
     if shell is Shell.fish:
         return f"{value}\t{text}"
@@ -123,7 +123,7 @@ def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
 # ---------------------------------------------------------------- candidates
 
 
-def candidates(words: Sequence[str]) -> Words:
+def list_completions(words: Sequence[str]) -> Completions:
     """Return the completions of the last word, as pairs of a word and its description.
 
     The result is [(FILES, "")] if a file name is expected.
@@ -144,7 +144,7 @@ def candidates(words: Sequence[str]) -> Words:
     return _complete_in_command(group.commands[name], before[before.index(name) + 1 :], last)
 
 
-def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Words:
+def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Completions:
     """Return the completions of `last` after the Click command `command` and its arguments `before`."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     options = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
@@ -168,7 +168,7 @@ def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Word
     option, equals_sign, value = last.partition("=")
     if equals_sign and not options_ended and option in options:
         return [
-            (text if text == FILES else f"{option}={text}", description)
+            (text if text == FILES_MARKER else f"{option}={text}", description)
             for text, description in _list_values(context, options[option], value)
         ]
     if last.startswith("-") and not options_ended:
@@ -195,14 +195,14 @@ def _list_options(context: Any) -> list[tuple[str, str]]:
     return options
 
 
-def _list_values(context: Any, param: Any, typed: str) -> Words:
+def _list_values(context: Any, param: Any, typed: str) -> Completions:
     """Return the completions of a parameter's value."""
     if any(name in (param.metavar or "") for name in FILE_METAVARS):
-        return [(FILES, "")]
+        return [(FILES_MARKER, "")]
     items = param.shell_complete(context, typed)
     return [(item.value, item.help or "") for item in items if item.type == "plain"]
 
 
-def _filter_words(typed: str, candidates: Any) -> Words:
+def _filter_words(typed: str, candidates: Any) -> Completions:
     """Return the candidates that begin with `typed`."""
     return [(word, text) for word, text in candidates if word.startswith(typed)]

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["causes_and_codes", "codes", "gpus", "kinds", "releases"]
 
-Values = list[tuple[str, str]]
+Completions = list[tuple[str, str]]
 _SPACE = re.compile(r"[\s(),;/]+")
 """Characters that are replaced in a GPU name to make it one shell word; `compat.gpus` reads both forms."""
 
 
-def releases(incomplete: str) -> Values:
+def releases(incomplete: str) -> Completions:
     """Return the TensorFlow releases, newest first, with their dates."""
     from tfdoctor.compat import Compat
 
@@ -29,7 +29,7 @@ def releases(incomplete: str) -> Values:
     )
 
 
-def gpus(incomplete: str) -> Values:
+def gpus(incomplete: str) -> Completions:
     """Return the GPUs by name, without GeForce, with their compute capability."""
     from tfdoctor.compat import Compat
 
@@ -40,30 +40,30 @@ def gpus(incomplete: str) -> Values:
     return _filter_values(_SPACE.sub("-", incomplete), names.items(), incomplete)
 
 
-def codes(incomplete: str) -> Values:
+def codes(incomplete: str) -> Completions:
     """Return the codes of the `check` rules, with their titles."""
     from tfdoctor.rules import ALL_RULES
 
     return _filter_values(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
 
 
-def causes_and_codes(incomplete: str) -> Values:
+def causes_and_codes(incomplete: str) -> Completions:
     """Return the codes and causes that `explain` can explain, with their titles and meanings."""
-    from tfdoctor.explain import catalogue
+    from tfdoctor.explain import list_entries
 
-    entries = catalogue()
+    entries = list_entries()
     causes = ((entry.cause.value, entry.meaning) for entry in entries.causes)
     return _filter_values(incomplete, [*((rule.code, rule.title) for rule in entries.rules), *causes])
 
 
-def kinds(incomplete: str) -> Values:
+def kinds(incomplete: str) -> Completions:
     """Return the kinds of output that `parse` accepts."""
     from tfdoctor.parse.registry import PARSERS
 
     return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
 
 
-def _filter_values(typed: str, values: Iterable[tuple[str, str]], prefix: str | None = None) -> Values:
+def _filter_values(typed: str, values: Iterable[tuple[str, str]], prefix: str | None = None) -> Completions:
     """Return the values that begin with `typed`.
 
     Their beginning is replaced with `prefix`, the text as the user typed it, because some shells require that.

@@ -9,7 +9,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.log_arguments import list_logs, note
+from tfdoctor.cli.log_arguments import list_logs, write_note
 from tfdoctor.cli.options import (
     FailOn,
     Force,
@@ -26,7 +26,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.logs.report import LogReport, diagnose_log, merge_host_finding
-from tfdoctor.render.log import log_json, render_log
+from tfdoctor.render.log import make_log_json, render_log
 from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.running import streams
@@ -99,14 +99,14 @@ def diagnose(
     if as_json:
         from tfdoctor.render.json import write_json
 
-        documents = [log_json(report) for report in reports]
+        documents = [make_log_json(report) for report in reports]
         write_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "logs": documents})
     elif as_github:
-        from tfdoctor.render.log_markdown import log_markdown
+        from tfdoctor.render.log_markdown import make_log_markdown
         from tfdoctor.system.identity import make_redactor
 
         redactor = make_redactor(os.environ, local=True)
-        OUT.write_document("\n".join(log_markdown(report, redactor) for report in reports))
+        OUT.write_document("\n".join(make_log_markdown(report, redactor) for report in reports))
     else:
         for number, report in enumerate(reports):
             text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.layout)
@@ -120,7 +120,9 @@ def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogR
     from tfdoctor.system import LiveSystem
 
     report = examine(LiveSystem(), compat)
-    return [merge_host_finding(log_report, report.verdict.cause, report.root) for log_report in reports]
+    return [
+        merge_host_finding(log_report, report.verdict.cause, report.root_finding) for log_report in reports
+    ]
 
 
 def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
@@ -141,31 +143,31 @@ def _diagnose_complete_log(
     """Return the report on a complete log. `copy`, if given, stores standard input, which cannot be read twice."""
     label = clean(name, limit=300)
     with show_read_progress(label) if progress else contextlib.nullcontext() as display:
-        chunks = read_log(name, note=note, meter=display)
-        return diagnose_log(copy.keep(chunks) if copy and name == STDIN else chunks, compat, label)
+        chunks = read_log(name, on_note=write_note, meter=display)
+        return diagnose_log(copy.store(chunks) if copy and name == STDIN else chunks, compat, label)
 
 
 class _StdinCopy:
     """A copy of the beginning of standard input, which can be read only once."""
 
-    LARGEST = 64 * 1024 * 1024
+    MAX_BYTES = 64 * 1024 * 1024
     """Bytes that are stored at most, up to the end of a chunk."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._size = 0
 
-    def keep(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def store(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the chunks unchanged and store them, up to the limit."""
         for chunk in chunks:
-            if self._size < self.LARGEST:
+            if self._size < self.MAX_BYTES:
                 self._chunks.append(chunk)
                 self._size += len(chunk)
             yield chunk
 
     def replay(self, name: str) -> Iterable[bytes]:
         """Return the chunks of a log again, without repeating a note about damaged data."""
-        return self._chunks if name == STDIN else read_log(name, note=lambda _: None)
+        return self._chunks if name == STDIN else read_log(name, on_note=lambda _: None)
 
 
 def _write_page(
@@ -179,14 +181,14 @@ def _write_page(
 ) -> None:
     """Write a redacted HTML page of all logs. Raise UsageError or Error if it cannot be written."""
     from tfdoctor.cli.html_file import write_page
-    from tfdoctor.logs.excerpt import excerpt
-    from tfdoctor.render.html.log import logs_html
+    from tfdoctor.logs.excerpt import make_excerpt
+    from tfdoctor.render.html.log import make_logs_html
     from tfdoctor.system.identity import make_redactor
 
     excerpts = [
-        (report, excerpt(copy.replay(name), report)) for name, report in zip(names, reports, strict=True)
+        (report, make_excerpt(copy.replay(name), report)) for name, report in zip(names, reports, strict=True)
     ]
-    page = logs_html(excerpts, make_redactor(os.environ, local=True))
+    page = make_logs_html(excerpts, make_redactor(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
@@ -199,7 +201,7 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
 
     label = clean(name, limit=300)
     if prints_verdicts and ERR.is_terminal:
-        note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
+        write_note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
     def tell(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.layout))

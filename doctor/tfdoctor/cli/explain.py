@@ -7,15 +7,15 @@ from typing import Annotated
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Json, argument, command, verbose_option
 from tfdoctor.errors import ExitCode
-from tfdoctor.explain import catalogue, lookup
-from tfdoctor.render.explain import explanation_json, render_explanation
+from tfdoctor.explain import find_entries, list_entries
+from tfdoctor.render.explain import make_explanation_json, render_explanation
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 
 
 @command
 def explain(
-    what: Annotated[
+    terms: Annotated[
         list[str] | None,
         argument(
             "TFD203, libs-not-on-path, or the words of a message. Default: list all.",
@@ -29,9 +29,9 @@ def explain(
     ] = False,
 ) -> int:
     """Print one rule or cause, that of a message, or the list of all. Returns the exit status."""
-    explanation = lookup(" ".join(what)) if what else catalogue()
+    explanation = find_entries(" ".join(terms)) if terms else list_entries()
     if as_json:
-        write_json(explanation_json(explanation))
+        write_json(make_explanation_json(explanation))
     else:
         OUT.write(render_explanation(explanation, whole=verbose, **OUT.layout))
     return ExitCode.OK

@@ -16,10 +16,10 @@ from tfdoctor.cli.options import FailOn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CONNECT_COMMAND", "Options", "parse_check", "parse_connect"]
+__all__ = ["CONNECT_COMMAND", "CheckOptions", "parse_check", "parse_connect"]
 
 
-class Options(TypedDict):
+class CheckOptions(TypedDict):
     """The arguments of `cli.check.check`."""
 
     folder: str | None
@@ -40,7 +40,7 @@ class Options(TypedDict):
     quiet: bool
 
 
-FLAGS = {
+PARAMETER_BY_FLAG = {
     "--deep": "deep",
     "--fix": "then_fix",
     "--yes": "yes",
@@ -52,7 +52,7 @@ FLAGS = {
     "--quiet": "quiet",
     "-q": "quiet",
 }
-VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
+VALUE_OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--python": ("python", r"(?s:[^-].*)", str),
     "--facts": ("facts", r"(?s:[^-].*)", Path),
     "--against": ("against", r"(?s:[^-].*)", Path),
@@ -75,7 +75,11 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
     # The nine words are those of CONNECT_COMMAND, --timeout, SECONDS, --tf-config and JSON.
     if tuple(words[:5]) != CONNECT_COMMAND or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
         return None
-    if len(words) != 9 or re.fullmatch(VALUES["--timeout"][1], words[6]) is None or words[8][:1] != "{":
+    if (
+        len(words) != 9
+        or re.fullmatch(VALUE_OPTIONS["--timeout"][1], words[6]) is None
+        or words[8][:1] != "{"
+    ):
         return None
     return {
         "connect": True,
@@ -86,7 +90,7 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
     }
 
 
-def parse_check(words: Sequence[str]) -> Options | None:
+def parse_check(words: Sequence[str]) -> CheckOptions | None:
     """Return the options of a `check` command, or None if Typer must parse the command line."""
     if (
         words[:1] != ["check"] or os.name == "nt"
@@ -102,18 +106,18 @@ def parse_check(words: Sequence[str]) -> Options | None:
         "html": None,
         "timeout": 10.0,
         "fail_on": FailOn.error,
-        **dict.fromkeys(FLAGS.values(), False),
+        **dict.fromkeys(PARAMETER_BY_FLAG.values(), False),
     }
     remaining = iter(words[1:])
     for argument in remaining:
-        if argument in FLAGS:
-            options[FLAGS[argument]] = True
+        if argument in PARAMETER_BY_FLAG:
+            options[PARAMETER_BY_FLAG[argument]] = True
             continue
-        if argument not in VALUES:
+        if argument not in VALUE_OPTIONS:
             return None
-        name, pattern, convert = VALUES[argument]
+        name, pattern, convert = VALUE_OPTIONS[argument]
         value = next(remaining, "")
         if not re.fullmatch(pattern, value):
             return None
         options[name] = convert(value)
-    return cast("Options", options)
+    return cast("CheckOptions", options)

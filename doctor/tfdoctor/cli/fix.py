@@ -20,15 +20,15 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import FixRequest, find_prefix, fix_environment, plan, undo
+from tfdoctor.environment.fix import FixRequest, find_prefix, fix_environment, plan_fix, undo_fix
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.render.fix import fix_json, render_fix, render_undo, undo_json
+from tfdoctor.render.fix import make_fix_json, make_undo_json, render_fix, render_undo
 from tfdoctor.render.json import write_json
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.rules import RULES_BY_CODE
-from tfdoctor.rules.retired import RETIRED, current_codes
+from tfdoctor.rules.retired import RETIRED_RULES, find_current_codes
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -69,7 +69,7 @@ def fix(
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
     dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
     yes: Yes = False,
-    take_back: Annotated[bool, option("Undo everything that fix has done here.", "--undo")] = False,
+    undo_changes: Annotated[bool, option("Undo everything that fix has done here.", "--undo")] = False,
     force: Annotated[
         bool,
         option("With --undo: go ahead even if files have changed since; those are left alone.", "--force"),
@@ -86,7 +86,7 @@ def fix(
     Needs no root, installs no drivers. Changes are recorded: --undo restores what was there. Exit status 1 if an error
     is left.
     """
-    _check_options(codes or (), dry_run=dry_run, undo=take_back, force=force)
+    _check_options(codes or (), dry_run=dry_run, undo=undo_changes, force=force)
     systems, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
     is_silent = quiet or as_json
     request = FixRequest(
@@ -95,26 +95,28 @@ def fix(
         installer=installer.value if installer is not None else None,
         timeout=timeout,
         deep=not no_deep,
-        inherit=not is_silent and ERR.is_terminal,
+        inherits_stderr=not is_silent and ERR.is_terminal,
     )
 
     def show(result: FixResult, *, dry: bool, asking: bool = False) -> None:
         if as_json:
-            write_json(fix_json(result))
+            write_json(make_fix_json(result))
         else:
-            OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.layout))
+            OUT.write(
+                render_fix(result, is_plan=dry, asks_next=asking, verbose=verbose, quiet=quiet, **OUT.layout)
+            )
 
     with stop_on_signal(systems), open_progress(quiet=is_silent, verbose=verbose, moving=False) as display:
-        if take_back:
+        if undo_changes:
             prefix = find_prefix(systems, request)
-            undone = undo(prefix, force=force, tell=display)
+            undone = undo_fix(prefix, force=force, progress=display)
             if as_json:
-                write_json(undo_json(prefix, undone))
+                write_json(make_undo_json(prefix, undone))
             else:
                 OUT.write(render_undo(prefix, undone, **OUT.layout))
-            return ExitCode.FOUND if undone.kept else ExitCode.OK
+            return ExitCode.FOUND if undone.unrestored else ExitCode.OK
         if dry_run or not yes:
-            planned = plan(systems, compat, request, env)
+            planned = plan_fix(systems, compat, request, env)
             if dry_run or not planned.attempts:
                 show(planned, dry=True)
                 return _choose_exit_status(planned)
@@ -153,14 +155,14 @@ def _ask_agreement() -> bool:
     return False
 
 
-def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
+def codes_of(selected: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
     """Return the current codes for the given codes. A retired code is replaced with its successors.
 
     Raise UsageError if a code is unknown.
     """
     codes: dict[str, None] = {}
-    for code in asked:
-        current = [item for item in current_codes(code.upper(), retired) if item in RULES_BY_CODE]
+    for code in selected:
+        current = [item for item in find_current_codes(code.upper(), retired) if item in RULES_BY_CODE]
         if not current:
             msg = f"there is no finding {clean_line(code, limit=40)}."
             raise UsageError(msg, hint="tfdoctor explain lists all of them.")

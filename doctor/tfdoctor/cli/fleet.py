@@ -16,8 +16,8 @@ from tfdoctor.cli.options import (
     Json,
     Severe,
     argument,
+    check_finite,
     command,
-    finite,
     option,
     verbose_option,
 )
@@ -48,7 +48,7 @@ class FleetAction(str, enum.Enum):
 
 @command
 def fleet(
-    what: Annotated[
+    action: Annotated[
         FleetAction,
         argument("run: ask the hosts, then report. report: judge what is there.", metavar="run|report"),
     ],
@@ -89,7 +89,9 @@ def fleet(
     ] = "python3",
     deadline: Annotated[
         float,
-        option("run: each host has so many seconds.", min=5, max=3600, metavar="SECONDS", callback=finite),
+        option(
+            "run: each host has so many seconds.", min=5, max=3600, metavar="SECONDS", callback=check_finite
+        ),
     ] = 120.0,
     connect: Annotated[
         str | None,
@@ -124,7 +126,7 @@ def fleet(
     --connect it then runs `cluster --connect --json`. What comes back is kept in DIR as it comes, and not trusted.
     """
     from tfdoctor.privacy.redactor import Redactor
-    from tfdoctor.render.fleet import fleet_json, redact_fleet, render_fleet
+    from tfdoctor.render.fleet import make_fleet_json, redact_fleet, render_fleet
     from tfdoctor.render.terminal import OUT
 
     if html is not None:
@@ -133,14 +135,14 @@ def fleet(
         check_file(html, force=force, option="--html", reads=folder.glob("*.json"))
     engines = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
     chosen = [name for name, value in engines.items() if value is not None]
-    if what is FleetAction.report and (
+    if action is FleetAction.report and (
         chosen or python or resume or pass_on or dry_run or image or emit or connect
     ):
         raise UsageError(
             "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
             "are options of `run`."
         )
-    if what is FleetAction.run:
+    if action is FleetAction.run:
         if len(chosen) != 1:
             raise UsageError(
                 "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
@@ -166,7 +168,7 @@ def fleet(
         ):
             return ExitCode.OK
         if connect_arguments is not None:
-            from tfdoctor.fleet.nodes.store import PEERS, Store
+            from tfdoctor.fleet.nodes.store import PEERS_FOLDER, Store
 
             answered = {
                 host for host, ending in Store(folder).endings().items() if ending.ended == "answered"
@@ -174,7 +176,7 @@ def fleet(
             if answered:
                 _run_on_hosts(
                     engine(),
-                    folder / PEERS,
+                    folder / PEERS_FOLDER,
                     connect_arguments,
                     runner,
                     deadline,
@@ -185,13 +187,13 @@ def fleet(
     published = redact_fleet(result, Redactor()) if html is not None or as_json else result
     if html is not None:
         from tfdoctor.cli.html_file import write_page
-        from tfdoctor.render.html.fleet import fleet_html
+        from tfdoctor.render.html.fleet import make_fleet_html
 
-        write_page(html, fleet_html(published), force=force, quiet=as_json, remark="it names the hosts")
+        write_page(html, make_fleet_html(published), force=force, quiet=as_json, remark="it names the hosts")
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(fleet_json(published))
+        write_json(make_fleet_json(published))
     else:
         OUT.write(render_fleet(result, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
@@ -223,8 +225,8 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
         addresses = [f"[{host}]:{connect}" if ":" in host else f"{host}:{connect}" for host in hosts]
         cluster: object = {"worker": addresses}
     else:
-        specification = parse_specification(connect).written[0]
-        cluster = specification.shown
+        specification = parse_specification(connect).specifications[0]
+        cluster = specification.raw_cluster
         if specification.jobs is None or not cluster:
             reason = specification.faults[0].message if specification.faults else "it has no cluster."
             msg = f"--connect: {reason}"
@@ -276,11 +278,11 @@ def _make_engine(name: str, value: str, options: list[str], *, image: str | None
 
         return DaskEngine(value)
     if name == "kubernetes":
-        from tfdoctor.cli.log_arguments import note
+        from tfdoctor.cli.log_arguments import write_note
         from tfdoctor.fleet.nodes.kubernetes import KubernetesEngine
 
         engine = KubernetesEngine(value, image, gpus=gpus)
-        note(engine.asks)
+        write_note(engine.asks)
         return engine
     if name == "ray":
         from tfdoctor.fleet.nodes.ray import RayEngine
@@ -316,11 +318,11 @@ def _run_on_hosts(
     Return True, or False if `dry_run` is set and the command was only printed. Raise UsageError if the folder is in
     use or there are no hosts, and Error if the engine fails.
     """
-    from tfdoctor.cli.log_arguments import note
+    from tfdoctor.cli.log_arguments import write_note
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
     from tfdoctor.fleet.nodes.zipapp import build_zipapp
-    from tfdoctor.system.writing import scratch_folder
+    from tfdoctor.system.writing import make_scratch_folder
 
     store = Store(folder)
     if not (store.empty or resume):
@@ -347,11 +349,11 @@ def _run_on_hosts(
         return False
     store.make()
     finished_note = f", {len(hosts) - len(remaining)} have a result" if len(remaining) < len(hosts) else ""
-    note(
+    write_note(
         f"Asking {len(remaining)} host{'s' * (len(remaining) != 1)} through {engine.name}{finished_note}; "
         f"results in {folder}."
     )
-    with scratch_folder() as temporary:
+    with make_scratch_folder() as temporary:
         path = temporary / "tfdoctor.pyz"
         path.write_bytes(build_zipapp())
         _store_results(engine, remaining, Job(path, arguments, python=runner, deadline=deadline), store)
@@ -360,7 +362,7 @@ def _run_on_hosts(
 
 def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
     """Run the job on the hosts and store each result when it arrives."""
-    from tfdoctor.cli.log_arguments import note
+    from tfdoctor.cli.log_arguments import write_note
 
     start_time, result_count = time.time(), 0
     with contextlib.ExitStack() as stack:
@@ -374,18 +376,18 @@ def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> 
                 )
                 result_count += 1
                 if result.ended != "answered":
-                    note(
+                    write_note(
                         f"{clean_line(result.host, limit=80)}: {result.ended}{f': {result.why}' if result.why else ''}"
                     )
         except KeyboardInterrupt:
-            note(f"{result_count} of {len(hosts)} hosts had answered; --resume asks the others.")
+            write_note(f"{result_count} of {len(hosts)} hosts had answered; --resume asks the others.")
             raise
 
 
 def load_results(folder: Path, engine: str) -> Fleet:
     """Return the evaluation of the results in a folder. Raise UsageError if there are none."""
     from tfdoctor.fleet import MAX_ANSWER_BYTES, GatheredResults, evaluate_fleet
-    from tfdoctor.fleet.nodes.store import PEERS, Store
+    from tfdoctor.fleet.nodes.store import PEERS_FOLDER, Store
 
     store, gathered = Store(folder), GatheredResults()
     for node in store.results(MAX_ANSWER_BYTES):
@@ -393,8 +395,8 @@ def load_results(folder: Path, engine: str) -> Fleet:
     if not gathered.hosts:
         msg = f"{clean_line(str(folder))} has no results."
         raise UsageError(msg, hint="tfdoctor check --json > DIR/$(hostname).json on each host")
-    if (folder / PEERS).is_dir():
-        for node in Store(folder / PEERS).results(MAX_ANSWER_BYTES):
+    if (folder / PEERS_FOLDER).is_dir():
+        for node in Store(folder / PEERS_FOLDER).results(MAX_ANSWER_BYTES):
             _add_connections(gathered, node)
     return evaluate_fleet(engine, gathered, aside=store.aside)
 

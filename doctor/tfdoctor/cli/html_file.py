@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.log_arguments import note
+from tfdoctor.cli.log_arguments import write_note
 from tfdoctor.system.writing import write_file
 from tfdoctor.text import clean_line
 
@@ -21,4 +21,6 @@ def write_page(target: Path, page: bytes, *, force: bool, quiet: bool, remark: s
     """
     write_file(target, page, force=force, option="--html")
     if not quiet:
-        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, {remark}).")
+        write_note(
+            f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, {remark})."
+        )

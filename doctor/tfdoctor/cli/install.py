@@ -37,32 +37,32 @@ from tfdoctor.environment.install import (
     install_environment,
     list_commands,
     list_locked_lines,
-    make_disk_plan,
+    make_install_sizes,
     resolve_requirements,
 )
-from tfdoctor.environment.install_state import check_free, read_record
+from tfdoctor.environment.install_state import check_folder, read_record
 from tfdoctor.environment.installers import InstallFailedError, find_uv
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.environment.resolution import NoSolutionError
-from tfdoctor.environment.selection import InstallOptions, PlanChoice, choose, make_install_request
+from tfdoctor.environment.selection import InstallOptions, PlanChoice, choose_plan, make_install_request
 from tfdoctor.environment.smoke_test import examine_installed, is_gpu_missing, is_intact
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
-from tfdoctor.plan.arguments import check_driver, check_python, expand_card_names, settle_answer
+from tfdoctor.plan.arguments import check_driver, check_python, expand_card_names, find_common_answer
 from tfdoctor.render.install import (
-    environment_json,
-    install_json,
+    make_environment_json,
+    make_install_json,
+    make_resolution_json,
     render_dry_run,
     render_installed,
-    resolution_json,
 )
 from tfdoctor.render.json import write_json
-from tfdoctor.render.plan import recommendation_json, render_recommendation, size_text
+from tfdoctor.render.plan import format_bytes, make_recommendation_json, render_recommendation
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.report import render_report
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.render.verify import render_end, verification_json
+from tfdoctor.render.verify import make_verification_json, render_end
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -71,7 +71,7 @@ from tfdoctor.verify.session import VerifyRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.environment.disk_space import Need
+    from tfdoctor.environment.disk_space import DiskSpaceNeed
     from tfdoctor.environment.install import InstallRequest, InstallResult
     from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report, Verification
@@ -146,7 +146,7 @@ def install(
     if index is not None:
         _check_index(index)
     folder = Path(os.path.abspath(into))  # noqa: PTH100 - keeps links, which resolve() would follow
-    check_free(folder)
+    check_folder(folder)
     env = dict(os.environ)
     uv = None if installer is Installer.pip else find_uv(env)
     if installer is Installer.uv and uv is None:
@@ -159,10 +159,10 @@ def install(
             compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
         )
         host = _choose_host(compat, host, tf, python)
-        choice = choose(options, python, host, folder, uv=uv, system=system, machine=machine)
+        choice = choose_plan(options, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, PlanChoice):
         if as_json:
-            write_json(recommendation_json(choice))
+            write_json(make_recommendation_json(choice))
         else:
             OUT.write(render_recommendation(choice, verbose=verbose, **OUT.layout))
         return ExitCode.FOUND
@@ -171,7 +171,7 @@ def install(
         return _print_dry_run(request, notes, as_json=as_json, verbose=verbose)
     result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
     with open_progress(quiet=quiet or as_json or not ERR.is_terminal, moving=False) as display:
-        report = examine_installed(request, compat, display, deep=not no_deep)
+        report = examine_installed(request, compat, display, run_tensorflow=not no_deep)
     is_for_this_host = not (gpu or anywhere or driver is not None or facts is not None)
     is_correct = is_intact(report) and not (is_for_this_host and is_gpu_missing(report))
     document = _make_document(request, notes, result=result, report=report)
@@ -183,7 +183,10 @@ def install(
         verification = _verify_installation(
             compat, request, simulation, quiet=quiet, as_json=as_json, verbose=verbose
         )
-        is_correct, document["verification"] = verification.ok is not False, verification_json(verification)
+        is_correct, document["verification"] = (
+            verification.ok is not False,
+            make_verification_json(verification),
+        )
     if as_json:
         write_json(document)
     return ExitCode.OK if is_correct else ExitCode.FOUND
@@ -249,21 +252,23 @@ def _find_host(
     elif anywhere:
         requested = Host(driver=driver)
     facts_here = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
-    this_host = dataclasses.replace(build_host(facts_here, compat), engine=None)
+    this_host = dataclasses.replace(build_host(facts_here, compat), has_engine=None)
     if requested is None:
         host = dataclasses.replace(
-            this_host, driver=driver or this_host.driver, shown=this_host.shown and driver is None
+            this_host,
+            driver=driver or this_host.driver,
+            has_driver_gpus=this_host.has_driver_gpus and driver is None,
         )
     else:
-        wsl = requested.wsl or (requested.system == "Windows" and this_host.system == "Linux")
+        wsl = requested.is_wsl or (requested.system == "Windows" and this_host.system == "Linux")
         combined = dataclasses.replace(
             this_host,
             cards=requested.cards,
             driver=requested.driver,
             cpu_flags=requested.cpu_flags,
-            shown=requested.shown,
+            has_driver_gpus=requested.has_driver_gpus,
         )
-        host = dataclasses.replace(combined, wsl=wsl, python=None)
+        host = dataclasses.replace(combined, is_wsl=wsl, python=None)
     return host, facts_here.machine
 
 
@@ -272,10 +277,10 @@ def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None)
 
     Raise UsageError if the GPUs with that name need different plans.
     """
-    if any(gpu.others for gpu in host.cards):
+    if any(gpu.other_capabilities for gpu in host.cards):
         version = check_python(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
-        settle_answer(
+        find_common_answer(
             compat,
             host,
             lambda resolved_host: _list_deciding_parts(
@@ -287,7 +292,7 @@ def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None)
 
 def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
     """Return the parts of a fit that are compared to tell whether two plans are the same."""
-    return () if fit is None else (fit.release.version, fit.python, fit.serious)
+    return () if fit is None else (fit.release.version, fit.python, fit.serious_count)
 
 
 # ---------------------------------------------------------------- actions
@@ -298,7 +303,7 @@ def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bo
 
     Raise NoRoomError if the disk is too full, and NoSolutionError if the requirements exclude each other.
     """
-    disk_needs = compute_needs(make_disk_plan(request), exact=True)
+    disk_needs = compute_needs(make_install_sizes(request), exact=True)
     check_needs(disk_needs, clean_line(str(request.folder)))
     untried = ""
     if request.has_requirements:
@@ -341,7 +346,7 @@ def _make_environment(
     )
     try:
         with open_progress(quiet=quiet, verbose=verbose) as display:
-            for note in (*(caveat.text for caveat in request.option.caveats if caveat.serious), *notes):
+            for note in (*(caveat.text for caveat in request.option.caveats if caveat.is_serious), *notes):
                 display.stage(f"Note: {note}")
             return install_environment(request, display)
     except Error as error:
@@ -357,7 +362,7 @@ def _make_environment(
 def _is_unfinished(folder: Path) -> bool:
     """Return whether the folder has the record of an installation that did not finish."""
     record = read_record(folder)
-    return record is not None and not record.finished
+    return record is not None and not record.is_finished
 
 
 # ---------------------------------------------------------------- output
@@ -369,7 +374,7 @@ def _make_document(
     *,
     result: InstallResult | None = None,
     report: Report | None = None,
-    disk_needs: Sequence[Need] = (),
+    disk_needs: Sequence[DiskSpaceNeed] = (),
     untried: str = "",
 ) -> dict[str, Any]:
     """Return the JSON document.
@@ -378,20 +383,24 @@ def _make_document(
     """
     environment = None
     if result is not None:
-        request = result.making or request
-        environment = environment_json(
-            request.folder, request.installer.name, result.seconds, resumed=result.resumed
+        request = result.request or request
+        environment = make_environment_json(
+            request.folder, request.installer.name, result.seconds, resumed=result.was_resumed
         )
     resolution = None
     if request.has_requirements:
         chosen = request.resolution
-        changes = chosen.changes(list_locked_lines(request.locks.tensorflow)) if chosen is not None else ()
-        resolution = resolution_json(
+        changes = (
+            chosen.compare_with_lock(list_locked_lines(request.locks.tensorflow))
+            if chosen is not None
+            else ()
+        )
+        resolution = make_resolution_json(
             [(item.name, item.locked, item.chosen) for item in changes],
             tried=chosen is not None,
             why=untried or None,
         )
-    return install_json(
+    return make_install_json(
         request.option,
         [command for _, command in list_commands(request)],
         environment=environment,
@@ -410,12 +419,12 @@ def _report_result(request: InstallRequest, result: InstallResult, report: Repor
     contents = (
         f"TensorFlow {option.tensorflow}, Python {request.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
     )
-    if result.already:
+    if result.was_complete:
         OUT.write(f"{clean_line(folder)} already exists, as planned ({contents}): nothing was done.\n")
     else:
-        verb = "Finished" if result.resumed else "Made"
-        size = size_text(measure_usage(request.folder))
+        verb = "Finished" if result.was_resumed else "Made"
+        size = format_bytes(measure_usage(request.folder))
         OUT.write(
             f"{verb} {clean_line(folder)} ({size}, {result.seconds:.0f} s, {request.installer.name}): {contents}.\n"
         )
-    OUT.write(render_installed(folder, report, right=is_intact(report), verbose=verbose, **OUT.layout))
+    OUT.write(render_installed(folder, report, is_correct=is_intact(report), verbose=verbose, **OUT.layout))

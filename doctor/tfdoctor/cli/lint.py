@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.lint import LintProblem, LintResult, LintTarget, Unreadable, kind_of_file, lint_text
-from tfdoctor.lint.fixes import drop_names_elsewhere, format_diff, list_names_left, plan_edits
+from tfdoctor.lint.fixes import drop_fixes_of_shared_names, format_diff, list_remaining_names, plan_edits
 from tfdoctor.lint.known_names import guess_variable
-from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
+from tfdoctor.lint.settings import SKIPPED_FOLDERS, Settings, SettingsError, parse_release, parse_settings
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
 from tfdoctor.system.sources import (
-    first_line,
     list_capital_words,
     load_source,
+    read_first_line,
     read_source,
-    real_path,
+    resolve_path,
     walk_files,
 )
 from tfdoctor.text import clean, clean_line
@@ -66,7 +66,7 @@ def lint(
         int | None,
         option("How many GPUs it will see. Default: this machine's.", min=0, max=1024, metavar="N"),
     ] = None,
-    form: Annotated[LintFormat, option("How to print findings.", "--format")] = LintFormat.text,
+    output_format: Annotated[LintFormat, option("How to print findings.", "--format")] = LintFormat.text,
     diff: Annotated[bool, option("Show what --fix would change, and change nothing.", "--diff")] = False,
     fix: Annotated[bool, option("Correct what is certain; shows the changes.", "--fix")] = False,
     as_json: Json = False,
@@ -79,11 +79,11 @@ def lint(
     from tfdoctor.render.lint import FORMATS
     from tfdoctor.render.terminal import ERR, OUT
 
-    if as_json and form not in (LintFormat.text, LintFormat.json):
-        msg = f"--json and --format {form.value} exclude each other."
+    if as_json and output_format not in (LintFormat.text, LintFormat.json):
+        msg = f"--json and --format {output_format.value} exclude each other."
         raise UsageError(msg)
-    form = LintFormat.json if as_json else form
-    release = release_of(tf) if tf is not None else None
+    output_format = LintFormat.json if as_json else output_format
+    release = parse_release(tf) if tf is not None else None
     if tf is not None and release is None:
         msg = f"--tf {clean_line(tf)!r} is not a release of TensorFlow."
         raise UsageError(msg, hint="tfdoctor lint --tf 2.16 .")
@@ -93,14 +93,16 @@ def lint(
             raise UsageError(msg)
     result, editable, refusals = _lint_files(paths, release, gpus)
     if diff or fix:
-        (OUT if form is LintFormat.text else ERR).write(clean(_format_changes(editable), limit=4_000_000))
+        (OUT if output_format is LintFormat.text else ERR).write(
+            clean(_format_changes(editable), limit=4_000_000)
+        )
         if fix:
             refusals |= _edit_files(editable)
             result = _lint_files(paths, release, gpus)[0] if editable else result
         for name, reason in refusals.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
-    if not (diff and form is LintFormat.text):
-        OUT.write(FORMATS[form.value](result, **OUT.layout))
+    if not (diff and output_format is LintFormat.text):
+        OUT.write(FORMATS[output_format.value](result, **OUT.layout))
     return ExitCode.FOUND if result.problems else ExitCode.OK
 
 
@@ -140,13 +142,13 @@ def _lint_files(
         file_problems = [
             replace(item, path=label) for item in file_problems if settings.includes(below_root, item.name)
         ]
-        names_left[label] = list_names_left(source.text, kind, file_problems)
+        names_left[label] = list_remaining_names(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
             correctable[label] = source, kind, file_problems, leaves_folder
         else:
             problems += file_problems
     for label, (source, kind, file_problems, leaves_folder) in correctable.items():
-        fixable = drop_names_elsewhere(file_problems, names_left)
+        fixable = drop_fixes_of_shared_names(file_problems, names_left)
         try:
             if edits := plan_edits(source, fixable, kind):
                 if leaves_folder:
@@ -172,19 +174,19 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, st
     for path in paths:
         settings, root = _find_project(path if path.is_dir() else path.parent, projects)
 
-        def inner(file: Path, root: Path = root) -> str:
+        def relative_path(file: Path, root: Path = root) -> str:
             try:
-                return real_path(file).relative_to(root).as_posix()
+                return resolve_path(file).relative_to(root).as_posix()
             except ValueError:
                 return file.name
 
-        def is_excluded(file: Path, settings: Settings = settings, inner: object = inner) -> bool:
+        def is_excluded(file: Path, settings: Settings = settings, inner: object = relative_path) -> bool:
             return bool(settings.exclude) and settings.is_excluded(inner(file))  # type: ignore[operator]
 
         is_named = not path.is_dir()
-        for file in [path] if is_named else walk_files(path, SKIPPED, is_excluded):
+        for file in [path] if is_named else walk_files(path, SKIPPED_FOLDERS, is_excluded):
             kind = kind_of_file(file.name) or kind_of_file(
-                file.name, first_line(file) if "." not in file.name else ""
+                file.name, read_first_line(file) if "." not in file.name else ""
             )
             if kind is None and not is_named:
                 continue
@@ -193,12 +195,12 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, st
                 continue
             visited_paths.add(absolute)
             leaves_folder = not is_named and file.is_symlink() and not _is_inside(file, path)
-            yield file, kind or "python", settings, inner(file), leaves_folder
+            yield file, kind or "python", settings, relative_path(file), leaves_folder
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
     """Return whether the target of a path is in or below a folder, after following links."""
-    return real_path(path).is_relative_to(real_path(folder))
+    return resolve_path(path).is_relative_to(resolve_path(folder))
 
 
 def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
@@ -207,7 +209,7 @@ def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> 
     If that file is missing or has no [tool.tfdoctor] table, return the default settings and `folder`. `projects`
     caches the results. Raise UsageError if the settings are invalid.
     """
-    start = real_path(folder)
+    start = resolve_path(folder)
     if start in projects:
         return projects[start]
     project = Settings(), start
@@ -217,7 +219,7 @@ def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> 
             table = _load_table(file)
             if table is not None:
                 try:
-                    project = settings_of(table), candidate
+                    project = parse_settings(table), candidate
                 except SettingsError as error:
                     msg = f"{clean_line(str(file))}: [tool.tfdoctor]: {error}."
                     raise UsageError(msg) from error
@@ -262,7 +264,7 @@ def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
         for name in names:
             package, _, version = name.removesuffix(".dist-info").partition("-")
             if package in ("tensorflow", "tensorflow_gpu", "tensorflow_cpu", "tf_nightly"):
-                release = release or release_of(version)
+                release = release or parse_release(version)
         if release is not None:
             break
     try:

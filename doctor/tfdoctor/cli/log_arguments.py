@@ -11,7 +11,7 @@ from tfdoctor.running.streams import STDIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["list_logs", "note"]
+__all__ = ["list_logs", "write_note"]
 
 
 def list_logs(files: Sequence[str], command: str) -> list[str]:
@@ -29,6 +29,6 @@ def list_logs(files: Sequence[str], command: str) -> list[str]:
     return names
 
 
-def note(text: str) -> None:
+def write_note(text: str) -> None:
     """Write a note to standard error."""
     sys.stderr.write(f"tfdoctor: {text}\n")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
-    from tfdoctor.fit import Card
+    from tfdoctor.fit import Gpu
 
 __all__ = ["host_for"]
 
@@ -39,16 +39,19 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
             machine="aarch64" if _needs_arm64(compat, host_gpus) else "x86_64",
         )
     host = build_host(_collect_host_facts(compat, facts), compat)
-    return dataclasses.replace(host, driver=driver, shown=False) if driver is not None else host
+    return dataclasses.replace(host, driver=driver, has_driver_gpus=False) if driver is not None else host
 
 
-def _needs_arm64(compat: Compat, gpus: Sequence[Card]) -> bool:
+def _needs_arm64(compat: Compat, gpus: Sequence[Gpu]) -> bool:
     """Return whether one of the GPUs exists only in hosts with a 64-bit ARM processor.
 
     If a name is ambiguous, this must be true of every GPU with that name.
     """
     return any(
-        all(compat.arm64.find_kind(gpu.name, text) is not None for text in (gpu.capability, *gpu.others))
+        all(
+            compat.arm64.find_kind(gpu.name, text) is not None
+            for text in (gpu.capability, *gpu.other_capabilities)
+        )
         for gpu in gpus
     )
 

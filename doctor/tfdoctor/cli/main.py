@@ -45,7 +45,7 @@ COMMANDS = {
 The rest of the help text is the function's docstring without its first line.
 """
 
-OWN_OPTIONS = ("--version", "-V", "--help", "-h")
+GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
 """Options that may precede a command."""
 
 EXIT_STATUS = {
@@ -149,7 +149,7 @@ def _normalize_arguments(arguments: list[str]) -> list[str]:
 def _check_order(arguments: list[str]) -> None:
     """Raise UsageError if a command's option precedes the command."""
     first = arguments[0] if arguments else ""
-    if not first.startswith("-") or first in OWN_OPTIONS:
+    if not first.startswith("-") or first in GLOBAL_OPTIONS:
         return
     index = next((position for position, argument in enumerate(arguments) if argument in COMMANDS), None)
     if index is None:

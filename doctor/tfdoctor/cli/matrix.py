@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.fit.matrix import MatrixRow
 
-LISTS_ALL = "`tfdoctor matrix` lists every release."
-LISTS_GPUS = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
-OPTIONS = {
+RELEASES_HINT = "`tfdoctor matrix` lists every release."
+GPUS_HINT = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
+OPTION_BY_FIELD = {
     "cuda": "--cuda",
     "cudnn": "--cudnn",
     "python": "--python",
@@ -37,7 +37,13 @@ OPTIONS = {
     "package": "--package",
 }
 """The option that sets each field of `MatrixQuery`, by field name."""
-EXAMPLES = {"cuda": "12.5", "cudnn": "9.3", "python": "3.11", "capability": "8.6", "driver": "550.54.14"}
+EXAMPLE_BY_FIELD = {
+    "cuda": "12.5",
+    "cudnn": "9.3",
+    "python": "3.11",
+    "capability": "8.6",
+    "driver": "550.54.14",
+}
 
 
 @command
@@ -141,9 +147,9 @@ def _write_explorer(target: Path, *, force: bool) -> int:
 
     Raise UsageError or Error if it cannot be written.
     """
-    from tfdoctor.cli.log_arguments import note
+    from tfdoctor.cli.log_arguments import write_note
     from tfdoctor.plan.answer_table_builder import build_answer_table
-    from tfdoctor.render.html.explorer import explorer_html
+    from tfdoctor.render.html.explorer import make_explorer_html
     from tfdoctor.render.progress import open_progress
     from tfdoctor.render.terminal import ERR
     from tfdoctor.system.writing import check_file, write_file
@@ -161,9 +167,11 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     sheets = [make_sheet(compat, version_rows) for version_rows in rows_by_version.values()]
     with open_progress(quiet=not ERR.is_terminal, moving=False) as display:
         table = build_answer_table(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
-    page = explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
+    page = make_explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
     write_file(target, page, force=force, option="--html")
-    note(f"{clean_line(str(target))} has {len(sheets)} releases as a page ({len(page) // 1000 + 1} kB).")
+    write_note(
+        f"{clean_line(str(target))} has {len(sheets)} releases as a page ({len(page) // 1000 + 1} kB)."
+    )
     return ExitCode.OK
 
 
@@ -171,7 +179,7 @@ def _print_gpus(*, as_json: bool) -> int:
     """Print every GPU that `--gpu` accepts, and return the exit status."""
     compat = Compat.load()
     if as_json:
-        write_json(pages.gpus_json(compat.gpus, compat.gpus_as_of))
+        write_json(pages.make_gpus_json(compat.gpus, compat.gpus_as_of))
     else:
         OUT.write(pages.render_gpus(compat.gpus, **OUT.layout))
     return ExitCode.OK
@@ -202,11 +210,11 @@ def _print_rows(
         release_sheet = make_sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
     as_of = compat.as_of
     if as_json:
-        write_json(pages.matrix_json(rows, as_of, release_sheet))
+        write_json(pages.make_matrix_json(rows, as_of, release_sheet))
     elif as_markdown and release_sheet is not None:
-        OUT.write_document(pages.markdown_sheet(release_sheet, as_of=as_of, note=note))
+        OUT.write_document(pages.render_markdown_sheet(release_sheet, as_of=as_of, note=note))
     elif as_markdown:
-        OUT.write_document(pages.markdown_rows(rows, note=note))
+        OUT.write_document(pages.render_markdown_rows(rows, note=note))
     elif not rows:
         reasons = [*filter(None, [note]), *_explain_no_match(compat, query, gpu)]
         OUT.write(pages.render_nothing(reasons, **OUT.layout))
@@ -234,7 +242,7 @@ def _print_rows(
 
 def _check_query(compat: Compat, query: MatrixQuery) -> None:
     """Raise UsageError if a version or the package is invalid. The query itself checks whether a release exists."""
-    for field, example in EXAMPLES.items():
+    for field, example in EXAMPLE_BY_FIELD.items():
         value = getattr(query, field)
         if value is None:
             continue
@@ -248,8 +256,8 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
             else:
                 versions.has_prefix("0", value)
         except versions.VersionSyntaxError as error:
-            hint = f"A number such as {OPTIONS[field]} {example}. {_describe_known_values(compat, field)}".rstrip()
-            msg = f"{OPTIONS[field]}: {error}."
+            hint = f"A number such as {OPTION_BY_FIELD[field]} {example}. {_describe_known_values(compat, field)}".rstrip()
+            msg = f"{OPTION_BY_FIELD[field]}: {error}."
             raise UsageError(msg, hint=hint) from error
     packages = sorted({release.package for release in compat.releases})
     if query.package is not None and query.package not in packages:
@@ -277,7 +285,7 @@ def _describe_known_values(compat: Compat, field: str) -> str:
         values = {getattr(release, field) for release in compat.releases} - {None}
     else:
         return ""
-    ordered = sorted(values, key=versions.numbers, reverse=True)
+    ordered = sorted(values, key=versions.parse_numbers, reverse=True)
     return f"There are {', '.join(ordered)}."
 
 
@@ -298,7 +306,7 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
         nearest = compat.nearest_gpu_names(gpu)
         advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
         msg = f"--gpu: no NVIDIA GPU called `{gpu}` is known."
-        raise UsageError(msg, hint=advice + LISTS_GPUS)
+        raise UsageError(msg, hint=advice + GPUS_HINT)
     texts = match.capabilities
     names = list(dict.fromkeys(matching_gpu.name for matching_gpu in match.gpus))
     name = names[0] if len(names) == 1 else gpu
@@ -326,7 +334,7 @@ def _raise_unknown_release(compat: Compat, spec: str, package: str | None) -> No
     newest = compat.newest.version
     release_name = f"{package} {spec}" if package else f"TensorFlow {spec}"
     msg = f"--tf: no {release_name} is known."
-    raise UsageError(msg, hint=f"The nearest: {nearest}. The newest: {newest}. {LISTS_ALL}")
+    raise UsageError(msg, hint=f"The nearest: {nearest}. The newest: {newest}. {RELEASES_HINT}")
 
 
 def _raise_unknown_version(compat: Compat, option: str, text: str, reason: str) -> NoReturn:
@@ -336,7 +344,7 @@ def _raise_unknown_version(compat: Compat, option: str, text: str, reason: str) 
     raise UsageError(
         msg,
         hint=f'A version (2.15.1), its beginning (2.15), conditions (">=2.10,<2.13") or latest. '
-        f"There are {nearest} and older ones. {LISTS_ALL}",
+        f"There are {nearest} and older ones. {RELEASES_HINT}",
     )
 
 
@@ -354,7 +362,9 @@ def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> li
     """
     reasons = []
     conditions = {
-        field: option_name for field, option_name in OPTIONS.items() if getattr(query, field) is not None
+        field: option_name
+        for field, option_name in OPTION_BY_FIELD.items()
+        if getattr(query, field) is not None
     }
     for field, option_name in conditions.items():
         value = getattr(query, field)
@@ -378,4 +388,4 @@ def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> li
             reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in refusals]
     if gpu and reasons:
         reasons.append(f"What there is for it: tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}")
-    return reasons or [LISTS_ALL]
+    return reasons or [RELEASES_HINT]

@@ -30,8 +30,8 @@ __all__ = [
     "Timeout",
     "Yes",
     "argument",
+    "check_finite",
     "command",
-    "finite",
     "option",
     "verbose_option",
 ]
@@ -72,7 +72,7 @@ def command(function: Command) -> Command:
     return function
 
 
-def finite(value: float | None) -> float | None:
+def check_finite(value: float | None) -> float | None:
     """Return the number. Raise BadParameter if it is infinite or `nan`, which the `min` and `max` of Typer accept."""
     if value is not None and not math.isfinite(value):
         import typer
@@ -112,7 +112,9 @@ OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]
 Severe = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
 Timeout = Annotated[
     float,
-    option("Stop looking after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=finite),
+    option(
+        "Stop looking after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=check_finite
+    ),
 ]
 Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]
 Packages = Annotated[

@@ -19,7 +19,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LIMIT = 64 << 20
+MAX_INPUT_BYTES = 64 << 20
 """Bytes that are read at most, to bound memory use. No tool prints as much."""
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
@@ -53,22 +53,22 @@ def parse(
     if as_json:
         write_json({"schema_version": SCHEMA_VERSION, "kind": detected_kind, "data": data})
     else:
-        lines = (f"{path}: {clean_line(str(value))}" for path, value in leaves(data))
+        lines = (f"{path}: {clean_line(str(value))}" for path, value in iter_leaves(data))
         OUT.write_document("\n".join((f"kind: {detected_kind}", *lines)) + "\n")
     return 0
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def iter_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, value) for every scalar in nested data, such as ("gpus[0].name", "Tesla T4").
 
     None and an empty list are yielded as "none".
     """
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from leaves(item, f"{path}.{key}" if path else str(key))
+            yield from iter_leaves(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from leaves(item, f"{path}[{index}]")
+            yield from iter_leaves(item, f"{path}[{index}]")
     else:
         yield path, "none" if value in (None, []) else value
 
@@ -77,10 +77,10 @@ def _load_input(file: str) -> str:
     """Return the text of a file, or of standard input for `-`. Raise UsageError if it cannot be read."""
     try:
         if file == "-":
-            content = sys.stdin.buffer.read(LIMIT)
+            content = sys.stdin.buffer.read(MAX_INPUT_BYTES)
         else:
             with Path(file).open("rb") as stream:
-                content = stream.read(LIMIT)
+                content = stream.read(MAX_INPUT_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         message = f"{clean_line(file)}: {reason}"

@@ -6,13 +6,13 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-from tfdoctor.cli.log_arguments import list_logs, note
+from tfdoctor.cli.log_arguments import list_logs, write_note
 from tfdoctor.cli.options import FailOn, Force, Json, Severe, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
-from tfdoctor.placement import evaluate_placement, find_era, needs_kernels, read_placement
-from tfdoctor.render.placement import placement_json, placement_svg, render_placement
+from tfdoctor.placement import evaluate_placement, infer_era, needs_kernels, read_placement
+from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
 from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.running.streams import read_log
@@ -46,16 +46,16 @@ def placement(
     with (
         show_read_progress(label) if ERR.is_terminal and not as_json else contextlib.nullcontext() as display
     ):
-        placements = read_placement(read_log(name, note=note, meter=display))
+        placements = read_placement(read_log(name, on_note=write_note, meter=display))
     compat = Compat.load()
-    era = find_era(placements.said, compat) if needs_kernels(placements) else None
+    era = infer_era(placements.said, compat) if needs_kernels(placements) else None
     result = evaluate_placement(placements, label, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
-        write_file(svg, placement_svg(result).encode("utf-8"), force=force, option="--svg")
+        write_file(svg, make_placement_svg(result).encode("utf-8"), force=force, option="--svg")
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(placement_json(result))
+        write_json(make_placement_json(result))
     else:
         OUT.write(render_placement(result, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:

@@ -11,9 +11,9 @@ from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.plan import Method, Request
-from tfdoctor.plan.arguments import address_commands, check_python, make_plan
+from tfdoctor.plan.arguments import add_machine_arguments, check_python, make_plan
 from tfdoctor.render.json import write_json
-from tfdoctor.render.plan import recommendation_json, render_recommendation
+from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.terminal import OUT
 
 
@@ -53,9 +53,9 @@ def recommend(
     compat = Compat.load()
     host = host_for(compat, gpus=gpu or [], driver=driver, facts=facts)
     request = Request(tensorflow=tf, python=check_python(python), method=method)
-    recommendation = address_commands(make_plan(compat, request, host), gpu or [], driver)
+    recommendation = add_machine_arguments(make_plan(compat, request, host), gpu or [], driver)
     if as_json:
-        write_json(recommendation_json(recommendation))
+        write_json(make_recommendation_json(recommendation))
     else:
         OUT.write(render_recommendation(recommendation, verbose=verbose, **OUT.layout))
     return ExitCode.FOUND if recommendation.conflict is not None else ExitCode.OK

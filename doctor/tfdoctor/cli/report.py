@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.capture import record_system, warn
+from tfdoctor.cli.capture import record_system, warn_of_differences
 from tfdoctor.cli.options import Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.examine import make_live_system
-from tfdoctor.render.report_markdown import report_markdown
+from tfdoctor.render.report_markdown import make_report_markdown
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem
 from tfdoctor.system.writing import check_file, write_file
@@ -45,10 +45,10 @@ def report(
         recorded = RecordedSystem(facts)
         system, python = recorded, python or recorded.python
     captured = record_system(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
-    text = report_markdown(captured.report, differences=captured.differences)
+    text = make_report_markdown(captured.report, differences=captured.differences)
     if output is not None and output != STDOUT:
         write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
         OUT.write_document(text)
-    warn(captured)
+    warn_of_differences(captured)
     return ExitCode.OK

@@ -109,7 +109,7 @@ def run(
     finally:
         analyst.kill()
     if status < 0:
-        signals.die(-status)
+        signals.end_with_signal(-status)
     return 1 if has_finding and status == 0 else status
 
 
@@ -149,17 +149,17 @@ def _write_report(
     from tfdoctor.render.run_summary import render_run
     from tfdoctor.render.terminal import ERR
 
-    result = analyst.answer()
+    result = analyst.wait_for_answer()
     text = render_run(
         command_line,
         status,
         result.report if result is not None else None,
-        known=result is not None and result.known,
+        has_messages=result is not None and result.is_tensorflow_log,
         failures=program.failures,
-        lost=analyst.dropped_bytes,
-        notes=notes[0] if result is not None and result.loader_seen else (),
+        lost_bytes=analyst.dropped_bytes,
+        notes=notes[0] if result is not None and result.has_loader_lines else (),
         placement=result.placement if result is not None else None,
-        placed=notes[1],
+        placement_notes=notes[1],
         verbose=verbose,
         quiet=quiet,
         **ERR.layout,

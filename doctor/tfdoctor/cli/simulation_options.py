@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from tfdoctor.verify.session import VerifyRequest
 
 __all__ = [
-    "live_with_stand_in",
+    "make_stand_in_system",
     "parse_simulation",
+    "print_simulation_note",
     "print_simulation_title",
-    "show_simulation_note",
     "verify_simulated_image",
     "verify_simulated_python",
 ]
 
-MAX_CARDS = 32
+MAX_GPUS = 32
 """The number of GPUs that the stand-in driver can simulate."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 
@@ -47,20 +47,20 @@ def parse_simulation(
     arguments = [argument for name in names for argument in ("--simulate", name)]
     arguments += ["--driver", driver] if driver is not None else []
     if gpus is not None:
-        if len(simulated_gpus) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_CARDS:
+        if len(simulated_gpus) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_GPUS:
             raise UsageError(
                 "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
                 hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
             )
         simulated_gpus *= int(gpus)
         arguments += ["--gpus", gpus]
-    if len(simulated_gpus) > MAX_CARDS:
-        msg = f"--simulate: {len(simulated_gpus)} cards; {MAX_CARDS} are possible."
+    if len(simulated_gpus) > MAX_GPUS:
+        msg = f"--simulate: {len(simulated_gpus)} cards; {MAX_GPUS} are possible."
         raise UsageError(msg)
     return make_simulated(compat, simulated_gpus, driver=driver, typed=arguments)
 
 
-def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
+def make_stand_in_system(python: str | None, simulation: Simulated) -> LiveSystem:
     """Return a `LiveSystem` whose child processes load the stand-in driver.
 
     Raise CompilerError if the stand-in cannot be built.
@@ -70,19 +70,19 @@ def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
 
     host = make_live_system(python)
     folder = build_stand_in(host.env)
-    return make_live_system(python, env=add_stand_in(host.env, asked, str(folder)))
+    return make_live_system(python, env=add_stand_in(host.env, simulation, str(folder)))
 
 
-def print_simulation_title(asked: Simulated, *, quiet: bool) -> None:
+def print_simulation_title(simulation: Simulated, *, quiet: bool) -> None:
     """Print, before any other output, that this is a simulation."""
     from tfdoctor.render.terminal import OUT
     from tfdoctor.render.verify import render_simulation
 
     if not quiet:
-        OUT.write(render_simulation(asked.title, **OUT.layout))
+        OUT.write(render_simulation(simulation.title, **OUT.layout))
 
 
-def show_simulation_note(*, quiet: bool) -> None:
+def print_simulation_note(*, quiet: bool) -> None:
     """Print, after other output, that nothing was computed on a GPU."""
     from tfdoctor.render.terminal import OUT
 
@@ -93,7 +93,7 @@ def show_simulation_note(*, quiet: bool) -> None:
 
 
 def verify_simulated_python(
-    compat: Compat, python: str | None, wish: VerifyRequest, asked: Simulated, *, quiet: bool
+    compat: Compat, python: str | None, request: VerifyRequest, simulation: Simulated, *, quiet: bool
 ) -> Verification:
     """Verify a Python of this host with the stand-in driver.
 
@@ -103,16 +103,22 @@ def verify_simulated_python(
     from tfdoctor.render.progress import open_progress
     from tfdoctor.verify.python import verify_python
 
-    system = live_with_stand_in(python, asked)
-    print_simulation_title(asked, quiet=quiet)
+    system = make_stand_in_system(python, simulation)
+    print_simulation_title(simulation, quiet=quiet)
     with open_progress(quiet=quiet, moving=False) as display:
         return verify_python(
-            system, compat, python, wish, on_stage=make_stage_printer(quiet=quiet), progress=display
+            system, compat, python, request, on_stage=make_stage_printer(quiet=quiet), progress=display
         )
 
 
 def verify_simulated_image(
-    engine: ContainerEngine, compat: Compat, image: str, wish: VerifyRequest, asked: Simulated, *, quiet: bool
+    engine: ContainerEngine,
+    compat: Compat,
+    image: str,
+    request: VerifyRequest,
+    simulation: Simulated,
+    *,
+    quiet: bool,
 ) -> Verification:
     """Verify an image with the stand-in driver.
 
@@ -124,7 +130,9 @@ def verify_simulated_image(
     from tfdoctor.verify.image import verify_image
 
     stand_in = build_stand_in()
-    print_simulation_title(asked, quiet=quiet)
+    print_simulation_title(simulation, quiet=quiet)
     with open_progress(quiet=quiet, moving=False) as display:
         tell = make_stage_printer(quiet=quiet)
-        return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=display)
+        return verify_image(
+            engine, compat, image, request, on_stage=tell, stand_in=stand_in, progress=display
+        )

@@ -16,7 +16,7 @@ from tfdoctor.errors import Error, ExitCode
 from tfdoctor.system import signals
 
 if TYPE_CHECKING:
-    from tfdoctor.cli.fast_parser import Options
+    from tfdoctor.cli.fast_parser import CheckOptions
 
 __all__ = ["run"]
 
@@ -29,15 +29,15 @@ def run() -> NoReturn:
             del os.environ[name]
     received: list[int] = []
     status: int = ExitCode.INTERRUPTED
-    with stdio.standard_streams():
+    with stdio.ensure_standard_streams():
         try:
-            with signals.handle_ending_signals() as received:
+            with signals.handle_termination_signals() as received:
                 status = _flush_output(_run_command(own_arguments, received))
         except KeyboardInterrupt:  # a second Ctrl-C, while the first is reported
             _report_interrupt(received)
     by_signal = [number for number in received if number != signal.SIGINT]
     if by_signal:
-        signals.die(by_signal[0])
+        signals.end_with_signal(by_signal[0])
     # CPython kills itself by SIGINT if the exception left code that `exec` runs, such as a dataclass's. Threads that
     # still run end in pthread_exit, which aborts the process if libgcc_s cannot be opened any more.
     if received or threading.active_count() > 1:
@@ -56,7 +56,7 @@ def _run_command(own_arguments: list[str], received: list[int]) -> int:
         if "TFDOCTOR_CALLED" in os.environ:
             from tfdoctor.render import program_name
 
-            program_name.name()  # reads and removes the variable before child processes are started
+            program_name.get_program_name()  # reads and removes the variable before child processes are started
         options = parse_check(sys.argv[1:])
         status = _run_typer() if options is None else _run_check(options)
     except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def _run_command(own_arguments: list[str], received: list[int]) -> int:
     except MemoryError:
         return _report_error(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
     except ImportError as error:
-        if stdio.may_be_loader():
+        if stdio.may_loader_variables_fail():
             raise
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _report_error(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
@@ -107,7 +107,7 @@ def _is_interruption(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _run_check(options: Options) -> int:
+def _run_check(options: CheckOptions) -> int:
     """Run `check` with options that are already parsed."""
     from tfdoctor.cli.check import check
 

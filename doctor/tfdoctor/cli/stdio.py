@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["discard_output", "may_be_loader", "standard_streams"]
+__all__ = ["discard_output", "ensure_standard_streams", "may_loader_variables_fail"]
 
 
 class _SafeStream:
@@ -37,7 +37,7 @@ class _SafeStream:
 
 
 @contextlib.contextmanager
-def standard_streams() -> Iterator[None]:
+def ensure_standard_streams() -> Iterator[None]:
     """Make all three standard streams usable, and flush standard error at the end.
 
     A closed stream is None in `sys`, and the next opened file would get its file descriptor. A closed standard input
@@ -74,7 +74,7 @@ def discard_output(stream: TextIO) -> None:
         stream.flush()
 
 
-def may_be_loader() -> bool:
+def may_loader_variables_fail() -> bool:
     """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be the reason why a module cannot be loaded.
 
     Return False if tfdoctor was already restarted without them.

@@ -16,8 +16,8 @@ from tfdoctor.cli.options import (
     Quiet,
     Simulate,
     argument,
+    check_finite,
     command,
-    finite,
     option,
     verbose_option,
 )
@@ -27,7 +27,7 @@ from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.render.verify import junit, render_end, verification_json
+from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_end
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
 from tfdoctor.verify.session import VerifyRequest
@@ -89,7 +89,7 @@ def verify(
             min=1,
             max=86400,
             metavar="SECONDS",
-            callback=finite,
+            callback=check_finite,
         ),
     ] = None,
     memory: Annotated[str | None, option("The container's memory limit: 8g.", metavar="SIZE")] = None,
@@ -146,7 +146,7 @@ def verify(
         verification = _verify_image(compat, check_reference(image), request, quiet=quiet or as_json)
     print_result(verification, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
-        write_file(junit_file, junit(verification).encode("utf-8"), force=force, option="--junit")
+        write_file(junit_file, make_junit_xml(verification).encode("utf-8"), force=force, option="--junit")
     if html is not None:
         _write_page(html, verification, force=force, quiet=quiet)
     return ExitCode.OK if verification.ok else ExitCode.FOUND
@@ -155,10 +155,10 @@ def verify(
 def _write_page(target: Path, verification: Verification, *, force: bool, quiet: bool) -> None:
     """Write a redacted HTML page. Raise UsageError or Error if it cannot be written."""
     from tfdoctor.cli.html_file import write_page
-    from tfdoctor.render.html.verify import verification_html
+    from tfdoctor.render.html.verify import make_verification_html
     from tfdoctor.system.identity import make_redactor
 
-    page = verification_html(verification, make_redactor(os.environ, local=True))
+    page = make_verification_html(verification, make_redactor(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
@@ -198,12 +198,12 @@ def _verify_python(
     )
 
 
-def print_result(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
+def print_result(verification: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
     """Print the result of a verification, as JSON if `as_json`."""
     if as_json:
-        write_json(verification_json(done))
+        write_json(make_verification_json(verification))
     else:
-        OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.layout))
+        OUT.write(render_end(verification, verbose=verbose, quiet=quiet, **OUT.layout))
 
 
 def _parse_stages(text: str | None) -> tuple[str, ...]:

@@ -6,31 +6,31 @@ probed by `examine.network`.
 
 from __future__ import annotations
 
-from tfdoctor.cluster.analysis import evaluate_cluster, list_connectable
+from tfdoctor.cluster.analysis import evaluate_cluster, map_connectable_addresses
 from tfdoctor.cluster.merge import merge_clusters
 from tfdoctor.cluster.models import (
     Address,
-    ClusterAnswer,
+    ClusterEvaluation,
     ClusterSource,
+    ClusterSpecification,
     Fault,
     InstalledRelease,
     Member,
     Task,
-    Written,
 )
 from tfdoctor.cluster.reader import parse_cluster
 
 __all__ = [
     "Address",
-    "ClusterAnswer",
+    "ClusterEvaluation",
     "ClusterSource",
+    "ClusterSpecification",
     "Fault",
     "InstalledRelease",
     "Member",
     "Task",
-    "Written",
     "evaluate_cluster",
-    "list_connectable",
+    "map_connectable_addresses",
     "merge_clusters",
     "parse_cluster",
 ]

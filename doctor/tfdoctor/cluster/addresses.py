@@ -11,7 +11,7 @@ import re
 
 from tfdoctor.cluster.models import Address
 
-__all__ = ["is_local", "normalize_host", "parse_address"]
+__all__ = ["is_local_host", "normalize_host", "parse_address"]
 
 MAX_ADDRESS_CHARS = 1000
 """The maximum number of characters in an address; a host name has at most 253."""
@@ -120,7 +120,7 @@ def _normalize_name(host: str) -> str:
     return host.lower().removesuffix(".")
 
 
-def is_local(host: str) -> bool:
+def is_local_host(host: str) -> bool:
     """Return whether every machine takes the host for itself: a loopback name or address, or 0.0.0.0."""
     if host in _LOCAL_NAMES or host.endswith(".localhost"):
         return True
@@ -138,4 +138,4 @@ def normalize_host(host: str) -> str:
 
     These are equal, because TensorFlow's server listens on all addresses of its machine.
     """
-    return "localhost" if is_local(host) else host
+    return "localhost" if is_local_host(host) else host

@@ -8,23 +8,31 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfdoctor.cluster.addresses import is_local, normalize_host, parse_address
-from tfdoctor.cluster.models import Address, ClusterAnswer, Fault, InstalledRelease, Member, Task, Written
+from tfdoctor.cluster.addresses import is_local_host, normalize_host, parse_address
+from tfdoctor.cluster.models import (
+    Address,
+    ClusterEvaluation,
+    ClusterSpecification,
+    Fault,
+    InstalledRelease,
+    Member,
+    Task,
+)
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdoctor.facts.network import Listening, Proxy, Reached
+    from tfdoctor.facts.network import ConnectionResult, ListeningPorts, Proxy
 
-__all__ = ["evaluate_cluster", "find_own_task", "list_connectable"]
+__all__ = ["evaluate_cluster", "find_own_task", "map_connectable_addresses"]
 
-JOBS = ("chief", "worker", "ps", "evaluator")
+JOB_NAMES = ("chief", "worker", "ps", "evaluator")
 """The jobs that the strategies of TensorFlow 2 accept (python/distribute/multi_worker_util.py)."""
 MAX_FAULTS_PER_NAME = 50
 """The maximum number of faults with the same name that are reported."""
-REASONS = {
+TEXT_BY_FAILURE = {
     "refused": "refuses the connection: nothing listens there, or it is not started yet",
     "timeout": "does not answer in time: a firewall, or no such machine",
     "no-such-name": "has a name that does not resolve here",
@@ -37,41 +45,41 @@ NO_ROUTE_ENDINGS = ("unreachable", "no route to host", "host is down")
 """The ends of system error messages that mean that a host cannot be reached at all."""
 
 
-def find_own_task(written: Written) -> Task | None:
+def find_own_task(written: ClusterSpecification) -> Task | None:
     """Return the task of this process; None if the specification starts several different tasks or none."""
     return written.tasks[0] if len(set(written.tasks)) == 1 else None
 
 
-def list_connectable(written: Written) -> dict[Task, Address]:
+def map_connectable_addresses(written: ClusterSpecification) -> dict[Task, Address]:
     """Map each task whose address has a host and a port to this address."""
     parsed = {task: parse_address(address) for task, address in written.addresses}
     return {task: address for task, address in parsed.items() if address.host and address.port}
 
 
 def evaluate_cluster(
-    written: Written,
+    specification: ClusterSpecification,
     source: str,
     *,
-    listening: Listening | None = None,
-    reached: Mapping[Task, Reached] | None = None,
+    listening: ListeningPorts | None = None,
+    reached: Mapping[Task, ConnectionResult] | None = None,
     proxy: Proxy | None = None,
     installed: Sequence[InstalledRelease] = (),
-) -> ClusterAnswer:
+) -> ClusterEvaluation:
     """Return the evaluation of a cluster specification from `source` ("env", a file name, or "text").
 
-    `listening` has the open ports and the addresses of this machine, or is None if they are not known.
+    `is_listening` has the open ports and the addresses of this machine, or is None if they are not known.
     `reached` has the result of connecting to each task, or is None if no connections were requested.
     `proxy` is the proxy that gRPC uses on this machine, or None if there is none.
     `installed` lists the TensorFlow of this machine, then those of other machines. It is empty if no comparison
     was requested.
     """
-    task = find_own_task(written)
-    addresses = {other_task: parse_address(address) for other_task, address in written.addresses}
+    task = find_own_task(specification)
+    addresses = {other_task: parse_address(address) for other_task, address in specification.addresses}
     faults = [
-        *written.faults,
-        *_check_addresses(addresses, written),
-        *_check_tasks(written),
-        *_check_jobs(written),
+        *specification.faults,
+        *_check_addresses(addresses, specification),
+        *_check_tasks(specification),
+        *_check_jobs(specification),
         *_check_duplicates(addresses),
         *_check_localhost(addresses),
         *_check_own_address(addresses.get(task) if task else None, task, source, listening),
@@ -85,18 +93,20 @@ def evaluate_cluster(
         faults += _check_proxy(addresses, task, proxy)
     faults += _check_versions(installed)
     limited = tuple(_limit_faults(faults))
-    notes = [written.partly] if written.partly else []
+    notes = [specification.unknown_note] if specification.unknown_note else []
     notes += [
-        _describe_busy_port(other_task) for other_task in members if other_task.self and other_task.listening
+        _describe_busy_port(other_task)
+        for other_task in members
+        if other_task.is_self and other_task.is_listening
     ]
     notes += _note_versions(installed)
-    return ClusterAnswer(
+    return ClusterEvaluation(
         source,
-        written,
+        specification,
         task,
         members,
         limited,
-        _summarize(written, addresses, task, faults, members),
+        _summarize(specification, addresses, task, faults, members),
         reached is not None,
         tuple(notes),
     )
@@ -145,7 +155,7 @@ def _format_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
-def _check_addresses(addresses: Mapping[Task, Address], cluster_spec: Written) -> list[Fault]:
+def _check_addresses(addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification) -> list[Fault]:
     """Report invalid addresses, except those that the specification's own faults already name."""
     reported_tasks = {fault.task for fault in cluster_spec.faults if fault.name == "cluster-address"}
     faults = []
@@ -183,7 +193,7 @@ def _format_indices(indices: list[int]) -> str:
     return "the task 0 alone" if len(indices) == 1 else f"0 to {len(indices) - 1}"
 
 
-def _check_tasks(cluster_spec: Written) -> list[Fault]:
+def _check_tasks(cluster_spec: ClusterSpecification) -> list[Fault]:
     """Report tasks of this process that are not in the cluster, or that are started more than once."""
     jobs = cluster_spec.jobs or {}
     faults = []
@@ -216,7 +226,7 @@ def _check_tasks(cluster_spec: Written) -> list[Fault]:
     return faults
 
 
-def _check_jobs(cluster_spec: Written) -> list[Fault]:
+def _check_jobs(cluster_spec: ClusterSpecification) -> list[Fault]:
     """Report a second chief, listed evaluators, and job names that TensorFlow refuses."""
     faults = []
     jobs = cluster_spec.jobs or {}
@@ -254,11 +264,11 @@ def _check_jobs(cluster_spec: Written) -> list[Fault]:
             )
         )
     if cluster_spec.kind == "TF_CONFIG":
-        faults += [_report_job_name(job) for job in jobs if job not in JOBS]
+        faults += [_report_job_name(job) for job in jobs if job not in JOB_NAMES]
     elif any(not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII) for job in jobs):
         faults += [_report_job_name(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
     else:
-        faults += [_report_job_name(job) for job in jobs if job not in JOBS and _suggest_job(job)]
+        faults += [_report_job_name(job) for job in jobs if job not in JOB_NAMES and _suggest_job(job)]
     return faults
 
 
@@ -275,7 +285,7 @@ def _suggest_job(job: str) -> str:
     ):
         if normalized.removesuffix("s") == name:
             return intended
-    return next(iter(difflib.get_close_matches(normalized, JOBS, 1, 0.75)), "") or (
+    return next(iter(difflib.get_close_matches(normalized, JOB_NAMES, 1, 0.75)), "") or (
         "ps" if normalized == "p" else ""
     )
 
@@ -325,11 +335,11 @@ def _check_duplicates(addresses: Mapping[Task, Address]) -> list[Fault]:
 def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
     """Report loopback addresses in a cluster that also has other machines."""
     hosts = [address.host for address in addresses.values() if address.host]
-    if all(map(is_local, hosts)):
+    if all(map(is_local_host, hosts)):
         return []
     faults = []
     for task, address in addresses.items():
-        if address.host and address.port is not None and not address.fault and is_local(address.host):
+        if address.host and address.port is not None and not address.fault and is_local_host(address.host):
             message = (
                 f"{_format_text(str(task))} is {_format_text(address.text)}, which each task takes "
                 "for its own machine, and "
@@ -341,7 +351,7 @@ def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
 
 
 def _check_own_address(
-    address: Address | None, task: Task | None, source: str, listening: Listening | None
+    address: Address | None, task: Task | None, source: str, listening: ListeningPorts | None
 ) -> list[Fault]:
     """Return a warning if the address of this process does not belong to this machine.
 
@@ -353,10 +363,10 @@ def _check_own_address(
         own_address = ipaddress.ip_address(address.host)
     except ValueError:
         return []
-    if is_local(address.host) or str(own_address) in listening.addresses:
+    if is_local_host(address.host) or str(own_address) in listening.addresses:
         return []
     addresses = join_words(
-        sorted(address_text for address_text in listening.addresses if not is_local(address_text))[:4]
+        sorted(address_text for address_text in listening.addresses if not is_local_host(address_text))[:4]
     )
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
@@ -371,21 +381,23 @@ def _make_member(
     address: Address,
     is_self: bool,
     source: str,
-    listening: Listening | None,
-    reached: Mapping[Task, Reached] | None,
+    listening: ListeningPorts | None,
+    reached: Mapping[Task, ConnectionResult] | None,
 ) -> Member:
     """Return the member for a task, with the results of the probes."""
     result = reached.get(task) if reached else None
     is_listening: bool | None = None
     if listening is not None and address.port and listening.ports is not None:
         is_on_this_machine = (
-            is_local(address.host) or address.host in listening.addresses or (is_self and source == "env")
+            is_local_host(address.host)
+            or address.host in listening.addresses
+            or (is_self and source == "env")
         )
         # the port of a task on another machine says nothing about that task
         is_listening = address.port in listening.ports if is_on_this_machine else None
     if result is None:
-        return Member(task, address.text, is_self, listening=is_listening)
-    return Member(task, address.text, is_self, result.ok, result.why, result.detail, is_listening)
+        return Member(task, address.text, is_self, is_listening=is_listening)
+    return Member(task, address.text, is_self, result.ok, result.failure, result.detail, is_listening)
 
 
 def _describe_busy_port(member: Member) -> str:
@@ -400,10 +412,10 @@ def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
     """Report tasks that could not be reached, except this process itself if it has not started yet."""
     faults = []
     for member in members:
-        if member.reachable is not False or (member.self and member.why == "refused"):
+        if member.is_reachable is not False or (member.is_self and member.failure == "refused"):
             continue  # this process itself has not started its server yet
-        problem = REASONS.get(member.why or "", "cannot be reached")
-        if member.why == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
+        problem = TEXT_BY_FAILURE.get(member.failure or "", "cannot be reached")
+        if member.failure == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
             problem = "cannot be reached: there is no way to that machine from here"
         detail = f" ({_format_text(member.detail)})" if member.detail else ""
         message = f"{_format_text(str(member.task))} at {_format_text(member.address)} {problem}{detail}."
@@ -412,7 +424,7 @@ def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
             "timeout": "Open the port between the machines, both ways; check the address.",
             "no-such-name": "Write a name that every machine resolves, or the address.",
             "not-tensorflow": "Find out what listens there (ss -ltnp), and give the task another port.",
-        }.get(member.why or "", "")
+        }.get(member.failure or "", "")
         faults.append(Fault("unreachable", Severity.ERROR, str(member.task), message, fix))
     return faults
 
@@ -425,7 +437,7 @@ def _check_proxy(addresses: Mapping[Task, Address], task: Task | None, proxy: Pr
         if candidate != task
         and address.host
         and address.port
-        and not _is_excluded(address.host, proxy.without)
+        and not _is_excluded(address.host, proxy.excluded_hosts)
     }
     if not hosts:
         return []
@@ -458,7 +470,7 @@ def _is_excluded(host: str, entries: Iterable[str]) -> bool:
 
 
 def _summarize(
-    cluster_spec: Written,
+    cluster_spec: ClusterSpecification,
     addresses: Mapping[Task, Address],
     task: Task | None,
     faults: Sequence[Fault],
@@ -491,10 +503,10 @@ def _summarize(
         return f"A cluster of {jobs}{self_note}: {failures}{more}."
     if errors:
         return f"A cluster of {jobs}{self_note}: {error_count_text} in its specification."
-    reachable = sum(member.reachable is True for member in members)
+    reachable = sum(member.is_reachable is True for member in members)
     answers_text = (
         f" {reachable} of {len(members)} answer."
-        if any(member.reachable is not None for member in members)
+        if any(member.is_reachable is not None for member in members)
         else ""
     )
     return f"A cluster of {jobs}{self_note}: its specification is one that TensorFlow takes.{answers_text}"

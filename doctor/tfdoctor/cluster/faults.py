@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfdoctor.causes.codes import CodePage
 
-__all__ = ["FAULTS"]
+__all__ = ["CLUSTER_FAULTS"]
 
 
-FAULTS = (
+CLUSTER_FAULTS = (
     CodePage(
         "cluster-address",
         "An address of a cluster is not HOST:PORT",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.cluster.models import ClusterSource, Fault, Written
+from tfdoctor.cluster.models import ClusterSource, ClusterSpecification, Fault
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 __all__ = ["merge_clusters"]
 
 
-def merge_clusters(specs: Sequence[ClusterSource]) -> list[tuple[str, Written]]:
+def merge_clusters(sources: Sequence[ClusterSource]) -> list[tuple[str, ClusterSpecification]]:
     """Return (source, specification) of each distinct cluster, with the tasks of all its specifications.
 
     If there are several sources, all of them should describe the same cluster. So a cluster that differs from
     the first one gets a fault for each task whose address differs.
     """
-    groups: list[tuple[str, list[Written]]] = []
+    groups: list[tuple[str, list[ClusterSpecification]]] = []
     """The source of each distinct cluster, and the specifications of that cluster."""
     group_indices: dict[object, int] = {}
-    for cluster_source in specs:
-        for cluster_spec in cluster_source.written:
+    for cluster_source in sources:
+        for cluster_spec in cluster_source.specifications:
             cluster_key = _make_key(cluster_spec)
             if cluster_key in group_indices:
                 groups[group_indices[cluster_key]][1].append(cluster_spec)
                 continue
             if cluster_key is not None:
                 group_indices[cluster_key] = len(groups)
-            first_source_and_spec = (groups[0][0], groups[0][1][0]) if groups and len(specs) > 1 else None
+            first_source_and_spec = (groups[0][0], groups[0][1][0]) if groups and len(sources) > 1 else None
             groups.append(
                 (
                     cluster_source.source,
@@ -46,7 +46,7 @@ def merge_clusters(specs: Sequence[ClusterSource]) -> list[tuple[str, Written]]:
     return [(source, _merge_specifications(specifications)) for source, specifications in groups]
 
 
-def _make_key(cluster_spec: Written) -> object:
+def _make_key(cluster_spec: ClusterSpecification) -> object:
     """Return a key that equal clusters share, whatever the order of their jobs.
 
     None if the specification could not be read.
@@ -56,7 +56,7 @@ def _make_key(cluster_spec: Written) -> object:
     return frozenset((job, frozenset(tasks.items())) for job, tasks in cluster_spec.jobs.items())
 
 
-def _merge_specifications(specifications: Sequence[Written]) -> Written:
+def _merge_specifications(specifications: Sequence[ClusterSpecification]) -> ClusterSpecification:
     """Merge equal specifications into one, with the tasks of all and with their faults without duplicates."""
     first, *others = specifications
     tasks = tuple(task for spec in specifications for task in spec.tasks)
@@ -64,7 +64,9 @@ def _merge_specifications(specifications: Sequence[Written]) -> Written:
     return replace(first, tasks=tasks, faults=(*first.faults, *faults))
 
 
-def _add_difference_faults(cluster_spec: Written, first_source_and_spec: tuple[str, Written]) -> Written:
+def _add_difference_faults(
+    cluster_spec: ClusterSpecification, first_source_and_spec: tuple[str, ClusterSpecification]
+) -> ClusterSpecification:
     """Return the specification with a fault for each task whose address differs from that in the first source."""
     source, first_spec = first_source_and_spec
     addresses, first_addresses = dict(cluster_spec.addresses), dict(first_spec.addresses)

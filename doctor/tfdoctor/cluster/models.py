@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
-    "ClusterAnswer",
+    "ClusterEvaluation",
     "ClusterSource",
+    "ClusterSpecification",
     "Fault",
     "InstalledRelease",
     "Member",
     "Task",
-    "Written",
 ]
 
 
@@ -74,12 +74,12 @@ class InstalledRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ClusterSpecification:
     """A cluster specification, with the tasks that the same text starts."""
 
     jobs: dict[str, dict[int, str]] | None
     """The address of each task by job and index; None if the text could not be read."""
-    shown: dict[str, Any] | None
+    raw_cluster: dict[str, Any] | None
     """The specification in its original form, with lists of addresses, or with objects that map indices to
     addresses. None if the text could not be read."""
     tasks: tuple[Task, ...] = ()
@@ -90,7 +90,7 @@ class Written:
     """The line in a Python file; None for other sources."""
     faults: tuple[Fault, ...] = ()
     """The problems that were found when the text was parsed."""
-    partly: str = ""
+    unknown_note: str = ""
     """A sentence about the parts that are known only when the program runs; empty if there are none."""
 
     @property
@@ -109,7 +109,7 @@ class ClusterSource:
 
     source: str
     """"env", the name of a file, or "text"."""
-    written: tuple[Written, ...]
+    specifications: tuple[ClusterSpecification, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,33 +118,33 @@ class Member:
 
     task: Task
     address: str
-    self: bool
+    is_self: bool
     """Whether it is the task of this process."""
-    reachable: bool | None = None
+    is_reachable: bool | None = None
     """Whether it can be reached; None if that was not requested or is not known."""
-    why: str | None = None
+    failure: str | None = None
     """The kind of failure: "refused", "timeout", "no-such-name" or "not-tensorflow"; None if the task was reached or
     not tried."""
     detail: str = ""
     """The details of the result, as a clause."""
-    listening: bool | None = None
+    is_listening: bool | None = None
     """Whether its port is open on this machine; None if that is not known or the task is on another machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterAnswer:
+class ClusterEvaluation:
     """The evaluation of one cluster."""
 
     source: str
     """The source of the specification, as in `ClusterSource`."""
-    written: Written
+    specification: ClusterSpecification
     """The specification."""
     task: Task | None
     """The task of this process; None if it is not known."""
     members: tuple[Member, ...]
     faults: tuple[Fault, ...]
     summary: str
-    connected: bool
+    has_connections: bool
     """Whether connections to the tasks were requested."""
     notes: tuple[str, ...] = ()
     """Sentences about what is not known, and other remarks."""

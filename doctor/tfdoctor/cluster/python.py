@@ -12,7 +12,7 @@ from typing import Any
 from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
 from tfdoctor.records import dataclass
 
-__all__ = ["FoundCluster", "find_clusters"]
+__all__ = ["SourceCluster", "find_clusters"]
 
 MAX_CLUSTERS = 1000
 """The maximum number of ClusterSpec calls, and of TF_CONFIG assignments, that are checked in one file."""
@@ -31,7 +31,7 @@ class _UnknownError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundCluster:
+class SourceCluster:
     """A ClusterSpec with the servers that use it, or a TF_CONFIG that the program sets."""
 
     line: int
@@ -44,27 +44,27 @@ class FoundCluster:
     """The value of TF_CONFIG as JSON text; None for a ClusterSpec, or if it is not known."""
     config: Any = None
     """The value of TF_CONFIG before json.dumps; None for a ClusterSpec, or if it is not known."""
-    partly: str = ""
+    note: str = ""
     """A sentence about what could not be determined; empty if there is nothing."""
 
 
-def find_clusters(text: str) -> list[FoundCluster]:
+def find_clusters(text: str) -> list[SourceCluster]:
     """Return the clusters in a program's source.
 
     Raise SyntaxError, ValueError or RecursionError if `ast.parse` cannot parse the source.
     """
     if has_many_tokens(text):
         return [
-            FoundCluster(1, partly=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")
+            SourceCluster(1, note=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")
         ]
     reader = _Reader(ast.parse(text))
-    specs = [reader.spec(call) for call in reader.specs[:MAX_CLUSTERS]]
-    clusters = [cluster for cluster in (*specs, *reader.variables()) if cluster is not None]
+    specs = [reader.read_spec(call) for call in reader.specs[:MAX_CLUSTERS]]
+    clusters = [cluster for cluster in (*specs, *reader.read_configs()) if cluster is not None]
     for name, nodes in (("ClusterSpec", reader.specs), ("TF_CONFIG", reader.configs)):
         if len(nodes) > MAX_CLUSTERS:
             line = nodes[MAX_CLUSTERS].lineno
             note = f"This file has more than {MAX_CLUSTERS:,} of {name}: not checked from line {line:,} on."
-            clusters.append(FoundCluster(line, partly=note))
+            clusters.append(SourceCluster(line, note=note))
     return clusters
 
 
@@ -93,7 +93,7 @@ class _Reader:
         """The number of expressions that were evaluated."""
         self.configs: list[ast.Assign] = []
         """The assignments to `os.environ["TF_CONFIG"]`."""
-        self.maybe: set[int] = set()
+        self.conditional_calls: set[int] = set()
         """The ids of those nodes that call Server but may not run. Two of them may be the same server."""
         self.values: dict[str, list[ast.expr]] = {}
         """The values that are assigned to each variable."""
@@ -106,10 +106,10 @@ class _Reader:
             stack += [(child, is_conditional) for child in ast.iter_child_nodes(node)]
             targets: list[ast.expr] = []
             if isinstance(node, ast.Call):
-                self.take_call(node, is_conditional=is_conditional)
+                self.record_call(node, is_conditional=is_conditional)
             elif isinstance(node, ast.Assign):
                 targets, value = node.targets, node.value
-                if any(map(self.is_variable, targets)):
+                if any(map(self.is_tf_config, targets)):
                     self.configs.append(node)
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 targets, value = [node.target], node.value
@@ -122,7 +122,7 @@ class _Reader:
         self.specs.sort(key=_get_position)
         self.configs.sort(key=_get_position)
 
-    def take_call(self, call: ast.Call, *, is_conditional: bool) -> None:
+    def record_call(self, call: ast.Call, *, is_conditional: bool) -> None:
         """Record a call of ClusterSpec or Server."""
         name = _get_name(call.func)
         if name == "ClusterSpec":
@@ -135,9 +135,9 @@ class _Reader:
             cluster_key = cluster_node.id if isinstance(cluster_node, ast.Name) else id(cluster_node)
             self.servers.setdefault(cluster_key, []).append(call)
             if is_conditional:
-                self.maybe.add(id(call))
+                self.conditional_calls.add(id(call))
 
-    def value(self, node: ast.AST, depth: int = 0) -> Any:
+    def evaluate(self, node: ast.AST, depth: int = 0) -> Any:
         """Evaluate an expression that consists of literals.
 
         It may contain variables with only one assignment in the whole file, additions of texts or lists, negative
@@ -151,58 +151,58 @@ class _Reader:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [self.value(item, next_depth) for item in node.elts]
+            return [self.evaluate(item, next_depth) for item in node.elts]
         if isinstance(node, ast.Dict):
             if None in node.keys:
                 raise _UnknownError
             return {
-                self.key(key, next_depth): self.value(item, next_depth)
+                self.evaluate_key(key, next_depth): self.evaluate(item, next_depth)
                 for key, item in zip(node.keys, node.values, strict=True)
             }
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            number = self.value(node.operand, next_depth)
+            number = self.evaluate(node.operand, next_depth)
             if isinstance(number, int):
                 return -number
         if isinstance(node, ast.Name):
             values = self.values.get(node.id, [])
             if len(values) == 1:
-                return self.value(values[0], next_depth)
+                return self.evaluate(values[0], next_depth)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            operands = self.value(node.left, next_depth), self.value(node.right, next_depth)
+            operands = self.evaluate(node.left, next_depth), self.evaluate(node.right, next_depth)
             for operand_type in (str, list):
                 if all(isinstance(item, operand_type) for item in operands):
-                    self.spend(len(operands[0]) + len(operands[1]))
+                    self.count_work(len(operands[0]) + len(operands[1]))
                     return operands[0] + operands[1]
         if isinstance(node, ast.JoinedStr):
             text = ""
             for item in node.values:
-                text += self.piece(item, next_depth)
-                self.spend(len(text))
+                text += self.evaluate_fstring_part(item, next_depth)
+                self.count_work(len(text))
             return text
         if isinstance(node, ast.Call):
             return self.evaluate_call(node, next_depth)
         raise _UnknownError
 
-    def spend(self, items: int) -> None:
+    def count_work(self, items: int) -> None:
         """Count the work on this number of items or characters. Raise _UnknownError if it exceeds a limit."""
         self.steps += items // ITEMS_PER_STEP
         if items > MAX_ITEMS or self.steps > MAX_STEPS:
             raise _UnknownError
 
-    def key(self, node: ast.AST | None, depth: int) -> Any:
+    def evaluate_key(self, node: ast.AST | None, depth: int) -> Any:
         """Evaluate a dict key. Raise _UnknownError if it is neither a str nor an int."""
-        value = self.value(node, depth) if node is not None else None
+        value = self.evaluate(node, depth) if node is not None else None
         if not isinstance(value, (str, int)):
             raise _UnknownError
         return value
 
-    def piece(self, node: ast.AST, depth: int) -> str:
+    def evaluate_fstring_part(self, node: ast.AST, depth: int) -> str:
         """Evaluate a part of an f-string. Raise _UnknownError if it has a format or is neither a str nor an int."""
         if isinstance(node, ast.FormattedValue):
             if node.format_spec is not None or node.conversion != -1:
                 raise _UnknownError
             node = node.value
-        value = self.value(node, depth)
+        value = self.evaluate(node, depth)
         if not isinstance(value, (str, int)):
             raise _UnknownError
         return str(value)
@@ -211,12 +211,12 @@ class _Reader:
         """Evaluate a call of split, int, str or dict. Raise _UnknownError for any other call."""
         name = _get_name(node.func)
         if name == "split" and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
-            text, separator = self.value(node.func.value, depth), self.value(node.args[0], depth)
+            text, separator = self.evaluate(node.func.value, depth), self.evaluate(node.args[0], depth)
             if isinstance(text, str) and isinstance(separator, str) and separator:
-                self.spend(len(text))
+                self.count_work(len(text))
                 return text.split(separator)
         if name in ("int", "str") and len(node.args) == 1 and not node.keywords:
-            value = self.value(node.args[0], depth)
+            value = self.evaluate(node.args[0], depth)
             if isinstance(value, str) and len(value) > 20:  # no index has that many digits
                 raise _UnknownError
             try:
@@ -224,10 +224,12 @@ class _Reader:
             except (TypeError, ValueError) as error:
                 raise _UnknownError from error
         if name == "dict" and not node.args:
-            return {keyword.arg: self.value(keyword.value, depth) for keyword in node.keywords if keyword.arg}
+            return {
+                keyword.arg: self.evaluate(keyword.value, depth) for keyword in node.keywords if keyword.arg
+            }
         raise _UnknownError
 
-    def spec(self, call: ast.Call) -> FoundCluster | None:
+    def read_spec(self, call: ast.Call) -> SourceCluster | None:
         """Return the cluster of a ClusterSpec call with its servers; None if it has no argument."""
         argument = (
             call.args[0]
@@ -239,11 +241,14 @@ class _Reader:
         note = ""
         cluster: Any = None
         try:
-            cluster = self.value(argument)
+            cluster = self.evaluate(argument)
         except (_UnknownError, TypeError, RecursionError):
-            cluster, note = self.parts(argument), "A part of this cluster is made while the program runs."
+            cluster, note = (
+                self.evaluate_known_jobs(argument),
+                "A part of this cluster is made while the program runs.",
+            )
         if not isinstance(cluster, dict):
-            return FoundCluster(call.lineno, partly="This cluster is made while the program runs.")
+            return SourceCluster(call.lineno, note="This cluster is made while the program runs.")
         cluster = {str(job): tasks for job, tasks in cluster.items()}
         servers: list[tuple[str, int]] = []
         started_tasks: set[tuple[str, int]] = set()
@@ -254,22 +259,22 @@ class _Reader:
         ):
             arguments = {keyword.arg: keyword.value for keyword in server.keywords}
             try:
-                job = self.value(server.args[1] if len(server.args) > 1 else arguments["job_name"])
-                index = self.value(server.args[2] if len(server.args) > 2 else arguments["task_index"])
+                job = self.evaluate(server.args[1] if len(server.args) > 1 else arguments["job_name"])
+                index = self.evaluate(server.args[2] if len(server.args) > 2 else arguments["task_index"])
             except (_UnknownError, KeyError, TypeError, RecursionError):
                 has_unknown_task = True
                 continue
             if isinstance(job, str) and isinstance(index, int):
-                if id(server) not in self.maybe or (job, index) not in started_tasks:
+                if id(server) not in self.conditional_calls or (job, index) not in started_tasks:
                     servers.append((job, index))
                     started_tasks.add((job, index))
             else:
                 has_unknown_task = True
         if has_unknown_task and not note:
             note = "Which task a process is, is known only while the program runs."
-        return FoundCluster(call.lineno, cluster, tuple(servers), partly=note)
+        return SourceCluster(call.lineno, cluster, tuple(servers), note=note)
 
-    def parts(self, node: ast.AST) -> dict[str, Any] | None:
+    def evaluate_known_jobs(self, node: ast.AST) -> dict[str, Any] | None:
         """Return the jobs of a dict literal whose tasks are known; None if there are none."""
         if isinstance(node, ast.Name) and len(self.values.get(node.id, [])) == 1:
             node = self.values[node.id][0]
@@ -278,31 +283,31 @@ class _Reader:
         jobs: dict[str, Any] = {}
         for key, value_node in zip(node.keys, node.values, strict=True):
             try:
-                jobs[str(self.key(key, 0))] = self.value(value_node)
+                jobs[str(self.evaluate_key(key, 0))] = self.evaluate(value_node)
             except (_UnknownError, TypeError, RecursionError):
                 continue
         return jobs or None
 
-    def variables(self) -> list[FoundCluster]:
+    def read_configs(self) -> list[SourceCluster]:
         """Return the clusters that are assigned to `os.environ["TF_CONFIG"]`."""
         clusters = []
         for node in self.configs[:MAX_CLUSTERS]:
             value = node.value
             try:
                 if isinstance(value, ast.Call) and _get_name(value.func) == "dumps" and value.args:
-                    clusters.append(FoundCluster(node.lineno, config=self.value(value.args[0])))
+                    clusters.append(SourceCluster(node.lineno, config=self.evaluate(value.args[0])))
                 else:
-                    text = self.value(value)
+                    text = self.evaluate(value)
                     if isinstance(text, str):
-                        clusters.append(FoundCluster(node.lineno, text=text))
+                        clusters.append(SourceCluster(node.lineno, text=text))
             except (_UnknownError, TypeError, RecursionError):
                 clusters.append(
-                    FoundCluster(node.lineno, partly="This TF_CONFIG is made while the program runs.")
+                    SourceCluster(node.lineno, note="This TF_CONFIG is made while the program runs.")
                 )
         return clusters
 
     @staticmethod
-    def is_variable(target: ast.expr) -> bool:
+    def is_tf_config(target: ast.expr) -> bool:
         """Return whether the target of an assignment is `os.environ["TF_CONFIG"]`."""
         return (
             isinstance(target, ast.Subscript)

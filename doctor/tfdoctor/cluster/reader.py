@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tfdoctor.cluster.models import ClusterSource, Fault, Task, Written
+from tfdoctor.cluster.models import ClusterSource, ClusterSpecification, Fault, Task
 from tfdoctor.cluster.python import find_clusters
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
@@ -24,13 +24,13 @@ MAX_SPECIFICATION_CHARS = 4 << 20
 FORMAT_HINT = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
 
-def parse_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
+def parse_cluster(text: str, source: str, *, is_python: bool = False) -> ClusterSource:
     """Parse the clusters in a text. Invalid JSON is reported as a fault of the result.
 
-    `source` is "env", "text", or the name of a file. If `python` is true, the text is Python source, and the
+    `source` is "env", "text", or the name of a file. If `is_python` is true, the text is Python source, and the
     errors of `find_clusters` are raised.
     """
-    if python:
+    if is_python:
         return ClusterSource(source, tuple(convert_cluster(found) for found in find_clusters(text)))
     if len(text) > MAX_SPECIFICATION_CHARS:
         return ClusterSource(
@@ -50,7 +50,7 @@ def parse_cluster(text: str, source: str, *, python: bool = False) -> ClusterSou
         value = json.loads(text, object_pairs_hook=collect_pairs)
     except (ValueError, RecursionError) as error:
         return ClusterSource(source, (_make_invalid(_describe_error(text, error), _suggest_fix(text)),))
-    cluster_spec = convert_cluster(_Config(value), environment=source == "env")
+    cluster_spec = convert_cluster(_Config(value), is_tf_config=source == "env")
     for name in dict.fromkeys(duplicate_names):
         fault = Fault(
             "cluster-task",
@@ -71,32 +71,42 @@ class _Config:
         self.value = value
 
 
-def convert_cluster(found: Any, *, environment: bool = False) -> Written:
+def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> ClusterSpecification:
     """Convert parsed JSON (`_Config`) or a cluster from a Python file (`FoundCluster`) to a specification.
 
-    If `environment` is true, the JSON is the value of TF_CONFIG, and so cannot be a bare ClusterSpec.
+    If `is_tf_config` is true, the JSON is the value of TF_CONFIG, and so cannot be a bare ClusterSpec.
     """
-    if not isinstance(found, _Config):
-        if found.text is not None:
-            (specification,) = parse_cluster(found.text, "text").written
-            return replace(specification, kind="TF_CONFIG", line=found.line, partly=found.partly)
-        if found.config is not None:
-            specification = convert_cluster(_Config(found.config))
-            return replace(specification, kind="TF_CONFIG", line=found.line, partly=found.partly)
-        if found.cluster is None:
-            return Written(None, None, (), "Python", found.line, (), found.partly)
-        jobs, faults = _parse_jobs(found.cluster)
-        tasks = tuple(Task(job, index) for job, index in found.servers)
-        return Written(
-            jobs, _format_cluster(found.cluster), tasks, "Python", found.line, tuple(faults), found.partly
+    if not isinstance(parsed_value, _Config):
+        if parsed_value.text is not None:
+            (specification,) = parse_cluster(parsed_value.text, "text").specifications
+            return replace(
+                specification, kind="TF_CONFIG", line=parsed_value.line, unknown_note=parsed_value.note
+            )
+        if parsed_value.config is not None:
+            specification = convert_cluster(_Config(parsed_value.config))
+            return replace(
+                specification, kind="TF_CONFIG", line=parsed_value.line, unknown_note=parsed_value.note
+            )
+        if parsed_value.cluster is None:
+            return ClusterSpecification(None, None, (), "Python", parsed_value.line, (), parsed_value.note)
+        jobs, faults = _parse_jobs(parsed_value.cluster)
+        tasks = tuple(Task(job, index) for job, index in parsed_value.servers)
+        return ClusterSpecification(
+            jobs,
+            _format_cluster(parsed_value.cluster),
+            tasks,
+            "Python",
+            parsed_value.line,
+            tuple(faults),
+            parsed_value.note,
         )
-    value = found.value
+    value = parsed_value.value
     if not isinstance(value, dict):
         description = "a text that holds JSON" if isinstance(value, str) else f"{_describe_type(value)}"
         return _make_invalid(f"it is {description}, and TensorFlow takes an object")
-    if not environment and "cluster" not in value and "task" not in value and _is_cluster_spec(value):
+    if not is_tf_config and "cluster" not in value and "task" not in value and _is_cluster_spec(value):
         jobs, faults = _parse_jobs(value)
-        return Written(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
+        return ClusterSpecification(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
     if "cluster" not in value and any(
         isinstance(item, (list, dict)) for key, item in value.items() if key != "task"
     ):
@@ -108,7 +118,9 @@ def convert_cluster(found: Any, *, environment: bool = False) -> Written:
         )
     jobs, faults = _parse_jobs(cluster)
     task, task_faults = _parse_task(value)
-    return Written(jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *task_faults))
+    return ClusterSpecification(
+        jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *task_faults)
+    )
 
 
 def _is_cluster_spec(value: dict[str, Any]) -> bool:
@@ -123,15 +135,17 @@ def _is_cluster_spec(value: dict[str, Any]) -> bool:
 def _format_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
     """Return the cluster in its original form, with None for each address that is not a text."""
 
-    def text(address: Any) -> str | None:
+    def keep_text(address: Any) -> str | None:
         return address if isinstance(address, str) else None
 
     formatted: dict[str, Any] = {}
     for job, tasks in cluster.items():
         if isinstance(tasks, dict):
-            formatted[str(job)] = {str(index): text(address) for index, address in tasks.items()}
+            formatted[str(job)] = {str(index): keep_text(address) for index, address in tasks.items()}
         else:
-            formatted[str(job)] = [text(value) for value in tasks] if isinstance(tasks, (list, tuple)) else []
+            formatted[str(job)] = (
+                [keep_text(value) for value in tasks] if isinstance(tasks, (list, tuple)) else []
+            )
     return formatted
 
 
@@ -182,7 +196,7 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
         if isinstance(tasks, (list, dict))
     )
 
-    def fault(message: str) -> list[Fault]:
+    def make_faults(message: str) -> list[Fault]:
         return [
             Fault(
                 "cluster-task",
@@ -196,25 +210,25 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     if "task" not in value or value["task"] == {}:
         if task_count < 2:
             return None, []
-        return None, fault(
+        return None, make_faults(
             f'The cluster has {task_count} tasks and there is no "task": a process does not know which one it is.'
         )
     task = value["task"]
     if not isinstance(task, dict):
-        return None, fault(
+        return None, make_faults(
             f'"task" is {_describe_type(task)}, and TensorFlow takes an object with "type" and "index".'
         )
     if "type" not in task or not isinstance(task["type"], str):
-        return None, fault('"task" does not say which job it is: "type" is missing, or is no text.')
+        return None, make_faults('"task" does not say which job it is: "type" is missing, or is no text.')
     if "index" not in task:
-        return None, fault('"task" does not say which of the job\'s tasks it is: "index" is missing.')
+        return None, make_faults('"task" does not say which of the job\'s tasks it is: "index" is missing.')
     index = parse_index(task["index"])
     if index is None:
-        return None, fault(
+        return None, make_faults(
             f'"index" of "task" is {_describe_type(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
         )
     if isinstance(task["index"], float) and task["index"] != index:
-        return Task(task["type"], index), fault(
+        return Task(task["type"], index), make_faults(
             f'"index" of "task" is {task["index"]}; TensorFlow takes it for {index}.'
         )
     return Task(task["type"], index), []
@@ -250,10 +264,10 @@ def _describe_type(value: Any) -> str:
     return "null" if value is None else "something else"
 
 
-def _make_invalid(reason: str, fix: str = FORMAT_HINT) -> Written:
+def _make_invalid(reason: str, fix: str = FORMAT_HINT) -> ClusterSpecification:
     """Return a specification that could not be read, with the reason as its fault."""
     fault = Fault("json-invalid", Severity.ERROR, None, f"TensorFlow cannot use this: {reason}.", fix)
-    return Written(None, None, faults=(fault,))
+    return ClusterSpecification(None, None, faults=(fault,))
 
 
 def _describe_error(text: str, error: Exception) -> str:

@@ -111,8 +111,8 @@ class CompanionTable:
             if specifiers and not any(item.contains(first_broken, prereleases=True) for item in specifiers):
                 continue
             present_limit, limit = (
-                versions.upper_limit(limits.get(entry.package, "")),
-                versions.upper_limit(entry.requirement),
+                versions.find_upper_limit(limits.get(entry.package, "")),
+                versions.find_upper_limit(entry.requirement),
             )
             if limit is not None and (present_limit is None or versions.compare(limit, present_limit) < 0):
                 limits[entry.package] = entry.requirement

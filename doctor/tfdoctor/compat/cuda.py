@@ -202,7 +202,7 @@ class CudaTable:
         if versions.major(driver) > max(versions.major(own_driver) for _, own_driver in drivers):
             return None
         supported = [cuda for cuda, own_driver in drivers if versions.is_at_least(driver, own_driver)]
-        return max(supported, key=versions.numbers, default=None)
+        return max(supported, key=versions.parse_numbers, default=None)
 
 
 def load_cuda(folder: Path) -> CudaTable:

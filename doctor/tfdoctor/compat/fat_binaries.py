@@ -100,7 +100,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ReleaseCounts:
     """Fat binaries of one release."""
 
     NAMED: ClassVar = ("version",)
@@ -118,7 +118,7 @@ class FatBinaries:
 
     as_of: str
     sources: Sources
-    releases: tuple[Counted, ...]
+    releases: tuple[ReleaseCounts, ...]
 
     def get_counts(self, version: str) -> Mapping[str, int] | None:
         """Return the counts of a release (`"2.20.0"`), or None if it was not read."""

@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Sources, did_you_mean, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "core_words", "load_gpus"]
+__all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "extract_core_words", "load_gpus"]
 
 _GPU_WORD = re.compile(r"[a-z0-9]+")
 _JOINED_WORD = re.compile(r"\b(rtx|gtx|gts|gt|titan|quadro|tesla|geforce)(?=\d|[a-z]\d)|(?<=\d)(ti|super)\b")
@@ -99,7 +99,7 @@ class GpuTable:
         Case, punctuation and brand words such as NVIDIA or GeForce are ignored. An exact match has priority.
         Otherwise all GPUs match whose names contain all the words.
         """
-        words, core = _split_words(name), core_words(name)
+        words, core = _split_words(name), extract_core_words(name)
         if not core:
             return None
         tests: tuple[tuple[Callable[[frozenset[str]], bool], bool], ...] = (
@@ -123,7 +123,7 @@ class GpuTable:
         import difflib
 
         names = {" ".join(sorted(words - _BRANDS)): gpu.name for gpu, words in self._words_by_gpu}
-        query = " ".join(sorted(core_words(name)))
+        query = " ".join(sorted(extract_core_words(name)))
         return tuple(names[key] for key in difflib.get_close_matches(query, names, n=count, cutoff=0.5))
 
 
@@ -154,7 +154,7 @@ def _expand_sources(raw: dict[str, Any], where: str) -> None:
             keywords[index] = texts[keyword]
 
 
-def core_words(name: str) -> frozenset[str]:
+def extract_core_words(name: str) -> frozenset[str]:
     """Return the words of a GPU's name without brands, so that `NVIDIA RTX A6000` and `RTX A6000` are equal."""
     return _split_words(name) - _BRANDS
 

@@ -31,7 +31,7 @@ __all__ = [
 
 Flavour = Literal["base", "runtime", "devel"]
 Status = Literal["supported", "unsupported", "listed"]
-Known = Literal["documented", "inferred"]
+ImageEvidence = Literal["documented", "inferred"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class OfficialImages:
     """Whether TensorFlow finds its libraries in the image."""
     why: str = ""
     """Reason why TensorFlow does not find them; "" if it does."""
-    evidence: Known
+    evidence: ImageEvidence
     sources: Sources
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class NgcImage:
     lowest: str | None = None
     """Lowest compute capability that it supports; None if not known."""
     note: str = ""
-    evidence: Known
+    evidence: ImageEvidence
     sources: Sources
 
     @property
@@ -169,7 +169,7 @@ class PythonImage:
     glibc: str
     digest: str | None = None
     """`"sha256:…"`, or None if not known."""
-    evidence: Known
+    evidence: ImageEvidence
     sources: Sources
 
     @property
@@ -186,7 +186,7 @@ class ToolImage:
     program: str
     """Name of the program, such as `"micromamba"`."""
     image: str
-    evidence: Known
+    evidence: ImageEvidence
     sources: Sources
 
 

@@ -50,7 +50,7 @@ class Imported:
 def list_measured_minors(folder: Path) -> tuple[str, ...]:
     """Return the measured minors, oldest first, such as `"2.20"`."""
     minors = (path.stem for path in (folder / "imports").glob("*.json"))
-    return tuple(sorted(minors, key=versions.numbers))
+    return tuple(sorted(minors, key=versions.parse_numbers))
 
 
 @lru_cache(maxsize=4)
@@ -66,7 +66,9 @@ def find_imported(folder: Path, version: str | None) -> Imported | None:
         return None
     minor = versions.major_minor(version)
     candidates = [
-        item for item in list_measured_minors(folder) if versions.numbers(item) <= versions.numbers(minor)
+        item
+        for item in list_measured_minors(folder)
+        if versions.parse_numbers(item) <= versions.parse_numbers(minor)
     ]
     if not candidates:
         return None

@@ -89,7 +89,7 @@ class LibraryFamily:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForCpu:
+class CpuOnlyReleases:
     """CPU-only releases of a distribution whose other releases have GPU code (in a `[[distribution]]`)."""
 
     NAMED: ClassVar = ("until",)
@@ -118,7 +118,7 @@ class TfDistribution:
     retired: str | None = None
     """Version that has no TensorFlow and only announces the end of the distribution."""
     note: str
-    for_cpu: tuple[ForCpu, ...] = ()
+    for_cpu: tuple[CpuOnlyReleases, ...] = ()
     """Releases without GPU code."""
     sources: Sources
 
@@ -158,8 +158,8 @@ class LibraryTable:
 
         Versions outside the table get its nearest entry: the newest or the oldest.
         """
-        minor = versions.numbers(version)[:2]
-        entries = [entry for entry in self.registrations if versions.numbers(entry.since) <= minor]
+        minor = versions.parse_numbers(version)[:2]
+        entries = [entry for entry in self.registrations if versions.parse_numbers(entry.since) <= minor]
         return entries[-1] if entries else self.registrations[0]
 
     def find_required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
@@ -242,7 +242,9 @@ class LibraryTable:
             return name
         if cuda is None:
             return None
-        return name.format(dash=versions.major_minor(cuda).replace(".", "-"), major=versions.numbers(cuda)[0])
+        return name.format(
+            dash=versions.major_minor(cuda).replace(".", "-"), major=versions.parse_numbers(cuda)[0]
+        )
 
     def distro_package_for(self, soname: str) -> str | None:
         """Return the package of exactly this soname in Debian or Ubuntu itself (non-free, multiverse), or None."""

@@ -18,7 +18,7 @@ from tfdoctor.compat.decode import DataError, Evidence, Sources, as_texts, read
 from tfdoctor.records import dataclass
 
 __all__ = [
-    "SHARED",
+    "SHARED_KEYS",
     "Code",
     "Linkage",
     "Nearest",
@@ -188,7 +188,7 @@ class Releases:
     """Sorted by version, then package; oldest first."""
 
     @cached_property
-    def map_versions(self) -> dict[str, tuple[Release, ...]]:
+    def releases_by_version(self) -> dict[str, tuple[Release, ...]]:
         """Releases of each version, one per package."""
         table: dict[str, list[Release]] = {}
         for release in self.releases:
@@ -202,7 +202,9 @@ class Releases:
 
     def find_release(self, version: str, package: str | None = None) -> Release | None:
         """Return the release of this version, or None. One with GPU code is preferred, then `tensorflow`."""
-        candidates = self.map_versions.get(version) or self.map_versions.get(_canonicalize(version), ())
+        candidates = self.releases_by_version.get(version) or self.releases_by_version.get(
+            _canonicalize(version), ()
+        )
         candidates = tuple(release for release in candidates if package in (None, release.package))
         for release in candidates:
             if release.gpu:
@@ -264,15 +266,17 @@ class Releases:
 
         Those of the same minor have priority, then the closest others. If the text is not a version, return the newest.
         """
-        finals = [version for version in self.map_versions if not versions.parse(version).is_prerelease]
+        finals = [
+            version for version in self.releases_by_version if not versions.parse(version).is_prerelease
+        ]
         try:
-            numbers = versions.numbers(text.lstrip("<>=!~ "))
+            numbers = versions.parse_numbers(text.lstrip("<>=!~ "))
         except versions.VersionSyntaxError:
             return tuple(reversed(finals[-count:]))
-        position = sum(versions.numbers(version) < numbers for version in finals)
+        position = sum(versions.parse_numbers(version) < numbers for version in finals)
 
         def distance(index: int) -> tuple[bool, float]:
-            is_same_minor = versions.numbers(finals[index])[:2] == numbers[:2]
+            is_same_minor = versions.parse_numbers(finals[index])[:2] == numbers[:2]
             return not is_same_minor, abs(index + 0.5 - position)
 
         nearest_indices = sorted(range(len(finals)), key=distance)[:count]
@@ -331,7 +335,7 @@ def _choose_per_version(candidates: Iterable[Release]) -> tuple[Release, ...]:
     return tuple(best.values())
 
 
-SHARED = (
+SHARED_KEYS = (
     "linux_pythons",
     "windows_pythons",
     "defines",
@@ -365,7 +369,7 @@ def _expand_shared(raw: dict[str, Any], where: str) -> None:
     for row in rows:
         if type(row) is not dict:
             continue
-        for key in SHARED:
+        for key in SHARED_KEYS:
             index = row.get(key)
             if type(index) is int and 0 <= index < len(shared):
                 row[key] = shared[index]

@@ -24,7 +24,7 @@ _MAX_CACHED_RESULTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Unpublished:
+class UnmeasuredBuild:
     """Build that can no longer be measured and that has the lines of another release."""
 
     NAMED: ClassVar = ("version",)
@@ -76,7 +76,7 @@ class SourceLines:
     """Measured releases, oldest first, including those in `builds`."""
     files: Mapping[str, SourceFile]
     """Files by the path that was passed to the compiler."""
-    unpublished: tuple[Unpublished, ...] = field(default=(), metadata={"noun": "build"})
+    unpublished: tuple[UnmeasuredBuild, ...] = field(default=(), metadata={"noun": "build"})
     builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"noun": "build"})
     """Release candidates, and packages for AMD GPUs."""
 
@@ -94,7 +94,7 @@ class SourceLines:
         return {}
 
     @cached_property
-    def _parsed_files(self) -> dict[str, "_Read"]:
+    def _parsed_files(self) -> dict[str, "_ParsedFile"]:
         """Parsed files, filled on demand."""
         return {}
 
@@ -142,7 +142,7 @@ class SourceLines:
         matches: dict[str, bool | None] = {}
         try:
             if path not in self._parsed_files:
-                self._parsed_files[path] = _Read(source_file)
+                self._parsed_files[path] = _ParsedFile(source_file)
             parsed = self._parsed_files[path]
             for part in parsed.lines.get(line, "").split(","):
                 indices, _, text = part.partition("=")
@@ -157,7 +157,7 @@ class SourceLines:
         return matches
 
 
-class _Read:
+class _ParsedFile:
     """Parsed lines of one file, and the releases that have its texts.
 
     Raise ValueError if the file is invalid.

@@ -357,12 +357,12 @@ class Compat:
 
     def traits_of(self, version: str | None) -> frozenset[TraitName]:
         """Return the behaviors of a TensorFlow version; `version` is None if it is not known."""
-        minor = versions.numbers(version)[:2] if version else ()
+        minor = versions.parse_numbers(version)[:2] if version else ()
         return frozenset(trait.name for trait in self._traits.traits if trait.holds(minor))
 
     def has(self, version: str, name: TraitName) -> bool:
         """Return whether a TensorFlow version has a behavior."""
-        return self.trait(name).holds(versions.numbers(version)[:2])
+        return self.trait(name).holds(versions.parse_numbers(version)[:2])
 
     @property
     def distributions(self) -> tuple[TfDistribution, ...]:

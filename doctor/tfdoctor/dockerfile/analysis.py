@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.checks.base import CheckContext
 from tfdoctor.dockerfile.checks.not_seen import list_unknowns
-from tfdoctor.dockerfile.facts import findings_of
+from tfdoctor.dockerfile.facts import list_findings
 from tfdoctor.dockerfile.read.image_model import parse_image
 from tfdoctor.dockerfile.read.reader import parse_dockerfile
 from tfdoctor.findings import Cause, Severity, Verdict
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.compat import Compat
-    from tfdoctor.dockerfile.checks.base import Foresee
+    from tfdoctor.dockerfile.checks.base import IndexQuery
     from tfdoctor.dockerfile.read.compose import ContainerStart
     from tfdoctor.dockerfile.read.image_model import ImageModel
     from tfdoctor.dockerfile.read.models import Dockerfile
@@ -48,7 +48,7 @@ def check_dockerfile(
     name: str = "Dockerfile",
     read: Callable[[str], str | None] = lambda _: None,
     start: ContainerStart | None = None,
-    foresee: Foresee | None = None,
+    foresee: IndexQuery | None = None,
 ) -> DockerfileReport | None:
     """Check a Dockerfile, and return the report, or None if it has no FROM.
 
@@ -60,12 +60,12 @@ def check_dockerfile(
         return None
     context = CheckContext(parse_image(file, compat, read), compat, name, start, foresee)
     base_findings = [
-        finding for rule in DOCKERFILE_RULES if rule.about_base for finding in rule.check(context)
+        finding for rule in DOCKERFILE_RULES if rule.is_about_base for finding in rule.check(context)
     ]
     other_findings = [
-        finding for rule in DOCKERFILE_RULES if not rule.about_base for finding in rule.check(context)
+        finding for rule in DOCKERFILE_RULES if not rule.is_about_base for finding in rule.check(context)
     ]
-    findings = [*base_findings, *findings_of(context), *other_findings]
+    findings = [*base_findings, *list_findings(context), *other_findings]
     findings.sort(key=lambda finding: -finding.severity)
     return DockerfileReport(
         name,
@@ -91,7 +91,7 @@ def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdi
     if (
         unknowns
         or context.tensorflow.state != "there"
-        or any(library.found is None for library in context.libraries)
+        or any(library.is_found is None for library in context.libraries)
     ):
         reason = f": {unknowns[0].text}" if unknowns else ""
         return Verdict(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.image import format_start_command
 from tfdoctor.dockerfile import apptainer, sbom
-from tfdoctor.dockerfile.write import CACHE, LOCK_FILES, UID, python_command
+from tfdoctor.dockerfile.write import CUDA_CACHE_FOLDER, DEFAULT_UID, LOCK_FILES, python_command
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["VOLUME", "EmittedImage", "Form", "emit", "format_run_command", "make_default_tag"]
+__all__ = ["CUDA_CACHE_VOLUME", "EmittedImage", "Form", "emit", "format_run_command", "make_default_tag"]
 
-VOLUME = "tensorflow-cuda-cache"
+CUDA_CACHE_VOLUME = "tensorflow-cuda-cache"
 """Name of the volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
 
 
@@ -48,11 +48,11 @@ class EmittedImage:
     tag: str
     command: str
     """The `tfdoctor build` command with all of the user's options, quoted for a shell."""
-    uid: int = UID
+    uid: int = DEFAULT_UID
     """The ID of the image's user."""
-    loose: tuple[str, ...] = ()
+    unpinned_requirements: tuple[str, ...] = ()
     """Requirements that are not pinned. Their versions are known only after the build."""
-    build: tuple[str, ...] = ()
+    build_options: tuple[str, ...] = ()
     """More options for `docker build`, such as `--network host`."""
 
     def format_build_command(self, program: str, folder: str, *more: str) -> str:
@@ -61,7 +61,7 @@ class EmittedImage:
         `program` is `docker build` or another builder. `folder` must be quoted for a shell. `more` are additional
         options.
         """
-        return " ".join((program, *self.build, *more, f"-t {self.tag}", folder))
+        return " ".join((program, *self.build_options, *more, f"-t {self.tag}", folder))
 
 
 def make_default_tag(option: Option) -> str:
@@ -78,12 +78,14 @@ def format_run_command(image: TargetImage, *, user: str = "") -> str:
     user, and empty otherwise.
     """
     user_option = (f"--user {user}",) if user else ()
-    return format_start_command(image, "-it", *user_option, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
+    return format_start_command(
+        image, "-it", *user_option, '-v "$PWD":/workspace', f"-v {CUDA_CACHE_VOLUME}:{CUDA_CACHE_FOLDER}"
+    )
 
 
-def emit(form: Form, made: EmittedImage) -> str:
+def emit(form: Form, image: EmittedImage) -> str:
     """Return the plan in the given form. Raise KeyError for `Form.context`, which is a folder and not a text."""
-    return _FORMS[form](made)
+    return _FORMS[form](image)
 
 
 def _format_compose(image: EmittedImage) -> str:
@@ -96,7 +98,7 @@ def _format_compose(image: EmittedImage) -> str:
         f"    user: \"{image.uid}\"  # where this folder is another user's: that one's `id -u`\n"
         "    volumes:\n"
         "      - .:/workspace\n"
-        f"      - {VOLUME}:{CACHE}\n"
+        f"      - {CUDA_CACHE_VOLUME}:{CUDA_CACHE_FOLDER}\n"
         "    deploy:\n"
         "      resources:\n"
         "        reservations:\n"
@@ -105,7 +107,7 @@ def _format_compose(image: EmittedImage) -> str:
         "              count: all\n"
         "              capabilities: [gpu]\n"
         "volumes:\n"
-        f"  {VOLUME}:\n"
+        f"  {CUDA_CACHE_VOLUME}:\n"
     )
 
 
@@ -116,7 +118,7 @@ def _format_devcontainer(image: EmittedImage) -> str:
         "image": image.tag,
         "hostRequirements": {"gpu": True},
         "runArgs": ["--gpus", "all"],
-        "mounts": [f"source={VOLUME},target={CACHE},type=volume"],
+        "mounts": [f"source={CUDA_CACHE_VOLUME},target={CUDA_CACHE_FOLDER},type=volume"],
         "containerUser": str(image.uid),
         "customizations": {
             "tfdoctor": {"image": f"{image.command} makes it."},
@@ -162,7 +164,7 @@ def _format_pod(image: EmittedImage) -> str:
         "          nvidia.com/gpu: 1\n"
         "      volumeMounts:\n"
         "        - name: cuda-cache\n"
-        f"          mountPath: {CACHE}\n"
+        f"          mountPath: {CUDA_CACHE_FOLDER}\n"
         "  volumes:\n"
         "    - name: cuda-cache  # ends with the pod; a persistentVolumeClaim keeps what CUDA compiled for your card\n"
         "      emptyDir: {}\n"
@@ -174,7 +176,7 @@ def _format_apptainer(image: EmittedImage) -> str:
 
 
 def _format_sbom(image: EmittedImage) -> str:
-    return sbom.format_sbom(image.option, image.context, image.tag, image.loose)
+    return sbom.format_sbom(image.option, image.context, image.tag, image.unpinned_requirements)
 
 
 def _format_requirements(image: EmittedImage) -> str:
@@ -182,12 +184,12 @@ def _format_requirements(image: EmittedImage) -> str:
     files = image.context.files
     parts = [files[name].decode() for name in LOCK_FILES if name in files]
     head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"
-    if image.loose:
+    if image.unpinned_requirements:
         head += (
             "# What you also asked for has no hashes here, and comes after it, under the constraints that\n"
         )
         head += "# --emit context writes: pip install -c constraints.txt -r requirements.txt\n"
-        head += "".join(f"#   {clean_line(line)}\n" for line in image.loose)
+        head += "".join(f"#   {clean_line(line)}\n" for line in image.unpinned_requirements)
     return head + "".join(parts)
 
 

@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from tfdoctor import versions
 from tfdoctor.advice import image
 from tfdoctor.advice.target import TargetImage
-from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
+from tfdoctor.dockerfile.read.tensorflow import resolve_tensorflow
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
 from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.libraries import LibraryOffer
     from tfdoctor.findings import Finding
 
-__all__ = ["findings_of"]
+__all__ = ["list_findings"]
 
 _UNLIMITING = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
 """Packages whose requirements do not limit the versions of other packages."""
@@ -49,7 +49,7 @@ class _Citations:
     """Evidence that is wrong if an unknown requirement of another package limits the version."""
 
 
-def findings_of(context: CheckContext) -> list[Finding]:
+def list_findings(context: CheckContext) -> list[Finding]:
     """Return the findings of the `check` rules on the image, with Dockerfile lines as evidence.
 
     The result is empty if the image has no TensorFlow or an unknown one, unless several TensorFlow packages are
@@ -64,7 +64,7 @@ def findings_of(context: CheckContext) -> list[Finding]:
     return [
         _cite_dockerfile(context, citations, image.adapt_image_finding(rule_context.target, finding))
         for rule in ALL_RULES
-        if rule.shown_area is not None  # the other rules are about the report itself
+        if rule.reported_area is not None  # the other rules are about the report itself
         for finding in rule.run(rule_context).findings
     ]
 
@@ -75,7 +75,7 @@ def findings_of(context: CheckContext) -> list[Finding]:
 def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
     """Return the image as a sketch of facts, and record the line of each fact in `citations`."""
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
-    tensorflows = [tensorflow_from(entry, subject, context.compat) for entry in subject.tensorflows] or [
+    tensorflows = [resolve_tensorflow(entry, subject, context.compat) for entry in subject.tensorflows] or [
         tensorflow
     ]
     distributions = {entry.package: entry.version for entry in tensorflows}
@@ -91,7 +91,7 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         distributions[name] = version
         citations.of[f"{name} {version}"] = evidence
     wrong_offers = [
-        entry.offer for entry in context.libraries if entry.found is False and entry.offer is not None
+        entry.offer for entry in context.libraries if entry.is_found is False and entry.offer is not None
     ]
     for library in context.libraries:
         if library.offer is not None:
@@ -100,19 +100,19 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         citations.of[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
     settings = subject.environment.items()
     known_offers = [
-        (entry.soname, entry.offer, entry.found) for entry in context.libraries if entry.offer is not None
+        (entry.soname, entry.offer, entry.is_found) for entry in context.libraries if entry.offer is not None
     ]
     return Sketch(
         tensorflow.version or None,
         tensorflow.package,
         tensorflow.python or (release.linux_pythons[-1] if release is not None else "3"),
         tuple(distributions.items()),
-        gpu=_has_gpu_build(context),
-        paths={
-            **{entry.soname: None for entry in context.libraries if entry.found is False},
+        has_gpu_code=_has_gpu_build(context),
+        path_by_soname={
+            **{entry.soname: None for entry in context.libraries if entry.is_found is False},
             **{soname: offer.path for soname, offer, is_found in known_offers if is_found},
         },
-        versions={
+        version_by_soname={
             soname: offer.version for soname, offer, is_found in known_offers if is_found and offer.version
         },
         other_libraries=tuple(
@@ -157,7 +157,7 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
     The version is the one that the Dockerfile pins, or else the one that pip chooses today.
     """
     tensorflow, subject = context.tensorflow, context.subject
-    if subject.no_deps or tensorflow.release is None or not tensorflow.release.gpu:
+    if subject.skips_dependencies or tensorflow.release is None or not tensorflow.release.gpu:
         return
     for ladder in context.compat.ladders:
         name = ladder.package
@@ -176,7 +176,7 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
                 for project in subject.packages
                 if project not in _UNLIMITING and project != tensorflow.package
             ]
-            if other_packages or subject.other_count or subject.unseen:
+            if other_packages or subject.other_count or subject.unknown_lines:
                 evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
                 citations.unsure.add(evidence)
         if version is not None:
@@ -202,7 +202,7 @@ def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
     tensorflow_name = installed.requirement.name if installed is not None else ""
     last_calls = {
         requirement.name: index
-        for index, call in enumerate(subject.calls)
+        for index, call in enumerate(subject.pip_calls)
         for requirement in call.requirements
     }
     if name not in subject.packages or last_calls.get(name, -1) <= last_calls.get(tensorflow_name, -1):
@@ -269,7 +269,10 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
         tag = f"FROM {context.subject.base.reference.partition('@')[0]}-gpu"
-        remedies = (Remedy("The image for GPUs, where that one exists and works.", (tag,)), context.build())
+        remedies = (
+            Remedy("The image for GPUs, where that one exists and works.", (tag,)),
+            context.make_build_remedy(),
+        )
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILE_DESCRIPTIONS", "make_folder_files"]
 
-SBOM = "sbom.cdx.json"
+SBOM_FILE = "sbom.cdx.json"
 FILE_DESCRIPTIONS = {
     "Dockerfile": "the steps",
     "tools.txt": "pip and what it builds with, pinned and hashed",
@@ -28,17 +28,21 @@ FILE_DESCRIPTIONS = {
     "settle.sh": "ends each step: one time for all files, and whose they are",
     "ca.crt": "your network's certificate authority",
     ".dockerignore": "sends nothing else to the engine",
-    SBOM: "what the locks put into the image (CycloneDX)",
+    SBOM_FILE: "what the locks put into the image (CycloneDX)",
 }
 """Descriptions for the README, by file name."""
 
 
-def make_folder_files(made: EmittedImage) -> dict[str, bytes]:
+def make_folder_files(image: EmittedImage) -> dict[str, bytes]:
     """Return the content of each file, by file name. The same plan always gives the same bytes."""
-    context_files = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
-    ignore_patterns = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
-    files = {**context_files, ".dockerignore": ignore_patterns.encode(), SBOM: emit(Form.sbom, made).encode()}
-    return {**files, "README.md": _format_readme(made, tuple(files)).encode()}
+    context_files = {"Dockerfile": image.context.dockerfile.encode(), **image.context.files}
+    ignore_patterns = "*\n" + "".join(f"!{name}\n" for name in sorted(image.context.files))
+    files = {
+        **context_files,
+        ".dockerignore": ignore_patterns.encode(),
+        SBOM_FILE: emit(Form.sbom, image).encode(),
+    }
+    return {**files, "README.md": _format_readme(image, tuple(files)).encode()}
 
 
 def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
@@ -57,7 +61,7 @@ def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
     run_as_user = format_run_command(TargetImage(tag), user='"$(id -u):$(id -g)"')
     loose_note = (
         "What `requirements.txt` does not pin is taken as new as the package index has it on the day.\n"
-        if image.loose
+        if image.unpinned_requirements
         else ""
     )
     return (

@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from tfdoctor.plan.models import Base, Option
 
 __all__ = [
-    "CACHE",
+    "CUDA_CACHE_FOLDER",
+    "DEFAULT_UID",
     "LOCK_FILES",
     "MAX_UID",
     "TOOLS_FILE",
-    "UID",
-    "VENV",
+    "VENV_FOLDER",
     "Context",
     "Extras",
     "has_venv",
     "python_command",
-    "render",
+    "render_dockerfile",
 ]
 
-VENV = "/opt/tensorflow"
+VENV_FOLDER = "/opt/tensorflow"
 """The folder of the virtual environment, in recipes that have one."""
-UID = 1000
+DEFAULT_UID = 1000
 """The default ID of the image's user."""
 MAX_UID = 2**32 - 2
-HOME = "/home/user"
+HOME_FOLDER = "/home/user"
 """The home directory of every user. It is writable for all, so that `docker run --user` works with any user."""
-CACHE = "/var/cache/cuda"
+CUDA_CACHE_FOLDER = "/var/cache/cuda"
 """The folder for kernels that CUDA compiled for a GPU. A volume preserves them between containers."""
-CACHE_SIZE = 2**31
+CUDA_CACHE_BYTES = 2**31
 """Size limit of that folder in bytes. TensorFlow's kernels for one GPU exceed CUDA's default limit."""
-SHARE = "/usr/local/share/tfdoctor"
+SHARE_FOLDER = "/usr/local/share/tfdoctor"
 BUILD_LOGS = (
     "/var/cache/apt/*.bin",
     "/var/cache/ldconfig/aux-cache",
@@ -67,7 +67,7 @@ BUILD_LOGS = (
 TOOLS_FILE = "tools.txt"
 LOCK_FILES = ("cuda.txt", "release.txt", "tensorflow.txt")
 """Files with the pinned and hashed packages that pip installs. `TOOLS_FILE` has pip itself."""
-STALE_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
+STALE_APT_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
 """apt source lists in old images that need the key 7fa2af80, which NVIDIA retired in April 2022."""
 # [HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST], in the grammar of registries.
 _REFERENCE = re.compile(
@@ -92,7 +92,7 @@ class Extras:
     """The URL of the package index. None for the default index."""
     platform: str | None = None
     """The platform of the image, such as `linux/amd64`. None for the default of the engine."""
-    uid: int = UID
+    uid: int = DEFAULT_UID
     """The ID of the image's user."""
 
 
@@ -141,7 +141,7 @@ def check_index(text: str) -> str:
     return text
 
 
-def render(
+def render_dockerfile(
     option: Option,
     extras: Extras,
     *,
@@ -211,14 +211,14 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
 
 
 def has_venv(option: Option) -> bool:
-    """Return whether TensorFlow is in a virtual environment (`VENV`) and not in the image's own Python."""
+    """Return whether TensorFlow is in a virtual environment (`VENV_FOLDER`) and not in the image's own Python."""
     return option.recipe.has_own_venv
 
 
 def python_command(option: Option) -> str:
     """Return the command that starts the Python with TensorFlow in a container of the image."""
     if has_venv(option):
-        return f"{VENV}/bin/python"
+        return f"{VENV_FOLDER}/bin/python"
     return (option.base.python if option.base is not None else None) or f"python{option.python}"
 
 
@@ -252,7 +252,7 @@ def _make_values(
     base = option.base
     assert base is not None  # noqa: S101 - render has checked it
     in_venv = has_venv(option)
-    site_folder = f"{VENV}/lib/python{option.python}/site-packages"
+    site_folder = f"{VENV_FOLDER}/lib/python{option.python}/site-packages"
     base_python = base.python or f"python{option.python}"
     folders = _list_library_folders(option, site_folder)
     nvcc = next((f"{site_folder}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
@@ -269,17 +269,17 @@ def _make_values(
         "base": check_reference(base.reference),
         "index": check_index(extras.index) if extras.index is not None else None,
         "ca": "ca.crt" in files,
-        "install": base.install,
-        "stale_lists": STALE_LISTS if _has_nvidia_lists(option) else (),
+        "install": base.python_packages,
+        "stale_lists": STALE_APT_LISTS if _has_nvidia_lists(option) else (),
         "logs": BUILD_LOGS,
         "epoch": _compute_release_epoch(option),
-        "share": SHARE,
-        "home": HOME,
-        "cache": CACHE,
+        "share": SHARE_FOLDER,
+        "home": HOME_FOLDER,
+        "cache": CUDA_CACHE_FOLDER,
         "interpreter": base_python,
-        "venv": VENV,
+        "venv": VENV_FOLDER,
         "site": site_folder,
-        "pip": f"{VENV}/bin/pip" if in_venv else f"{base_python} -m pip",
+        "pip": f"{VENV_FOLDER}/bin/pip" if in_venv else f"{base_python} -m pip",
         "python_command": python_command(option),
         "owned": in_venv and extras.uid != 0,
         "prune_cuda": _list_patterns(matching, "cuda", site_folder) if option.cuda_set else [],
@@ -323,12 +323,12 @@ def _list_library_folders(option: Option, site: str) -> list[str]:
 
 def _list_variables(option: Option) -> list[tuple[str, str]]:
     """Return the image's environment variables."""
-    path = f"{VENV}/bin:$PATH" if has_venv(option) else f"{HOME}/.local/bin:$PATH"
+    path = f"{VENV_FOLDER}/bin:$PATH" if has_venv(option) else f"{HOME_FOLDER}/.local/bin:$PATH"
     variables = [
         ("PATH", path),
-        ("HOME", HOME),
-        ("CUDA_CACHE_PATH", CACHE),
-        ("CUDA_CACHE_MAXSIZE", str(CACHE_SIZE)),
+        ("HOME", HOME_FOLDER),
+        ("CUDA_CACHE_PATH", CUDA_CACHE_FOLDER),
+        ("CUDA_CACHE_MAXSIZE", str(CUDA_CACHE_BYTES)),
         ("NVIDIA_VISIBLE_DEVICES", "all"),
         ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
     ]

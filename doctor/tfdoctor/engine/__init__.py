@@ -7,7 +7,7 @@ started here is stopped and removed, even after an error or Ctrl-C.
 from tfdoctor.engine.building import BuildEvent, BuildFailedError, BuildRequest, build
 from tfdoctor.engine.connection import ContainerEngine, EngineError, connect
 from tfdoctor.engine.container_run import GpuAccess, RunRequest, RunResult, run
-from tfdoctor.engine.registry import RegistryAnswer, ask_registry
+from tfdoctor.engine.registry import RegistryReply, query_registry
 
 __all__ = [
     "BuildEvent",
@@ -16,11 +16,11 @@ __all__ = [
     "ContainerEngine",
     "EngineError",
     "GpuAccess",
-    "RegistryAnswer",
+    "RegistryReply",
     "RunRequest",
     "RunResult",
-    "ask_registry",
     "build",
     "connect",
+    "query_registry",
     "run",
 ]

@@ -170,7 +170,7 @@ def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
     """
     repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
-        last_image, previous_image = engine.image(image), engine.image(make_unfinished_name(tag))
+        last_image, previous_image = engine.find_image(image), engine.find_image(make_unfinished_name(tag))
         if (
             last_image is None or last_image.tags or last_image.digests
         ):  # it is the base image, or has another name already
@@ -221,7 +221,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
                         recent_lines = [*recent_lines[-_MAX_STEP_LINES + 1 :], line.rstrip()]
                         yield BuildEvent("output", line.rstrip(), number, total)
             elif "status" in message:
-                yield layer_event(message, number, total)
+                yield make_layer_event(message, number, total)
     finally:
         close = getattr(stream, "close", None)
         if close is not None:
@@ -234,7 +234,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
     yield BuildEvent("image", image, number, total)
 
 
-def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> BuildEvent:
+def make_layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> BuildEvent:
     """Return the "layer" event for an engine's message about a layer."""
     detail = message.get("progressDetail") or {}
     current, size = detail.get("current"), detail.get("total")

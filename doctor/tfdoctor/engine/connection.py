@@ -19,7 +19,7 @@ from requests.exceptions import RequestException
 from tfdoctor.advice.pip import quote
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.contexts import find_endpoint, hash_context_name, settings_folder
+from tfdoctor.system.contexts import find_endpoint, get_settings_folder, hash_context_name
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ __all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api_er
 
 CONNECT_TIMEOUT = 20
 """Seconds to wait for the first response."""
-ANSWER_TIMEOUT = 180
+RESPONSE_TIMEOUT = 180
 """Seconds to wait for later responses. An engine that writes gigabytes is slow to respond to other requests."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
-CDI_SINCE = (1, 44)
+FIRST_CDI_API = (1, 44)
 """The first Docker API version that accepts CDI devices (engine 25)."""
 
 
@@ -77,17 +77,17 @@ class ContainerEngine:
     name: str
     """`docker` or `podman`."""
     version: str
-    api: tuple[int, int]
+    api_version: tuple[int, int]
     """The version of the API."""
     runtimes: tuple[str, ...]
     """Names of the OCI runtimes, such as `nvidia`."""
     default_runtime: str
-    rootless: bool
+    is_rootless: bool
     """Whether the engine runs without root."""
-    cdi: bool
+    supports_cdi: bool
     """Whether the engine accepts CDI devices, as far as it reports that."""
 
-    def image(self, reference: str) -> Image | None:
+    def find_image(self, reference: str) -> Image | None:
         """Return the local image with this name, or None if there is none. Raise EngineError if the engine fails."""
         try:
             raw = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
@@ -148,7 +148,9 @@ def _connect_context(system: System, context: str, address: str) -> ContainerEng
         )
         failure.kind = "engine-context"
         raise failure
-    key_folder = Path(settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
+    key_folder = (
+        Path(get_settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
+    )
     try:
         return _open_client(address, _load_tls(key_folder) if key_folder.is_dir() else None)
     except EngineError as error:
@@ -241,7 +243,7 @@ def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
         raise _make_unreachable_error(
             url, ValueError("what answers there is not a container engine")
         ) from error
-    client.api.timeout = ANSWER_TIMEOUT
+    client.api.timeout = RESPONSE_TIMEOUT
     return engine
 
 
@@ -257,11 +259,11 @@ def _describe_engine(client: DockerClient, url: str) -> ContainerEngine:
         url=url,
         name="podman" if is_podman else "docker",
         version=clean_line(str(version.get("Version", "")), limit=80),
-        api=api,
+        api_version=api,
         runtimes=tuple(sorted(str(name) for name in info.get("Runtimes") or ())),
         default_runtime=clean_line(str(info.get("DefaultRuntime") or ""), limit=80),
-        rootless=any("rootless" in str(option) for option in info.get("SecurityOptions") or ()),
-        cdi=is_podman or (api >= CDI_SINCE and bool(info.get("CDISpecDirs"))),
+        is_rootless=any("rootless" in str(option) for option in info.get("SecurityOptions") or ()),
+        supports_cdi=is_podman or (api >= FIRST_CDI_API and bool(info.get("CDISpecDirs"))),
     )
 
 
@@ -419,7 +421,7 @@ def _parse_image(raw: dict[str, Any]) -> Image:
     )
 
 
-def explain_api_error(error: BaseException, doing: str) -> EngineError:
+def explain_api_error(error: BaseException, action: str) -> EngineError:
     """Return an error of the SDK as an EngineError, with the engine's cleaned text and a hint.
 
     `doing` is a phrase for the failed action, such as "building the image".
@@ -449,4 +451,4 @@ def explain_api_error(error: BaseException, doing: str) -> EngineError:
         for text in ("cannot connect", "connection aborted", "connection broken", "read timed out")
     ):
         hint = "The engine went away: sudo systemctl status docker"
-    return EngineError(f"{doing}: {reason}", hint=hint)
+    return EngineError(f"{action}: {reason}", hint=hint)

@@ -36,7 +36,7 @@ __all__ = [
     "run",
 ]
 
-LABEL = "io.tfdoctor.run"
+CONTAINER_LABEL = "io.tfdoctor.run"
 """The label of every container that tfdoctor starts, so that a leftover one can be found."""
 SIMULATION_FOLDER = "/tfdoctor-simulated"
 """The folder in a container for the files in `RunRequest.folder`. No image has a folder with this name."""
@@ -93,17 +93,17 @@ class RunRequest:
     """Seconds after which the container is killed."""
     memory: int | None = None
     """The memory limit in bytes. None for no limit."""
-    network: bool = False
+    has_network: bool = False
     """Whether the container has a network."""
     user: str | None = None
     """The user of the command. None for the image's user."""
-    entrypoint: bool = False
+    keeps_entrypoint: bool = False
     """Whether the image's own entry point is used."""
     shm_size: int | None = None
     """The size of /dev/shm in bytes. None for the engine's default."""
     platform: str | None = None
     """The platform, such as `linux/amd64`. None for the engine's default."""
-    folder: Mapping[str, bytes] = field(default_factory=dict)
+    simulation_files: Mapping[str, bytes] = field(default_factory=dict)
     """The content of the files to write into SIMULATION_FOLDER, by name. `run` ignores it."""
 
 
@@ -169,7 +169,7 @@ def run(
         raise explain_api_error(error, f"running {request.image}") from error
     finally:
         if container:
-            remove_container(engine, container, made=is_created)
+            remove_container(engine, container, is_created=is_created)
         if attached is not None:
             attached.close()
 
@@ -193,7 +193,7 @@ def create_container(
     environment = dict(request.environment)
     options: dict[str, Any] = {
         "mem_limit": request.memory,
-        "network_mode": None if request.network else "none",
+        "network_mode": None if request.has_network else "none",
         "shm_size": request.shm_size,
         "init": engine.name == "docker",
         "security_opt": ["no-new-privileges"],
@@ -212,13 +212,13 @@ def create_container(
         name=name,
         image=request.image,
         command=list(command),
-        entrypoint=None if request.entrypoint else [],
+        entrypoint=None if request.keeps_entrypoint else [],
         environment=environment,
         host_config=config,
         stdin_open=stdin,
         tty=False,
         user=request.user,
-        labels={LABEL: "1"},
+        labels={CONTAINER_LABEL: "1"},
         platform=request.platform,
     )
 
@@ -235,11 +235,11 @@ def _create_in_podman(
         "name": name,
         "image": request.image,
         "command": list(command),
-        "entrypoint": None if request.entrypoint else [],
+        "entrypoint": None if request.keeps_entrypoint else [],
         "env": dict(request.environment),
         "devices": [{"path": f"nvidia.com/gpu={device}"} for device in request.gpus.devices],
-        "labels": {LABEL: "1"},
-        "netns": None if request.network else {"nsmode": "none"},
+        "labels": {CONTAINER_LABEL: "1"},
+        "netns": None if request.has_network else {"nsmode": "none"},
         "no_new_privileges": True,
         "resource_limits": {"memory": {"limit": request.memory}} if request.memory else None,
         "shm_size": request.shm_size,
@@ -325,8 +325,8 @@ class _Output:
             for line in lines:
                 self._on_line(line[:65536].decode("utf-8", "replace"))
 
-    def text(self, which: int) -> str:
-        return b"".join(self._parts[which]).decode("utf-8", "replace")
+    def text(self, stream: int) -> str:
+        return b"".join(self._parts[stream]).decode("utf-8", "replace")
 
 
 class AttachedStreams:
@@ -442,13 +442,13 @@ def _make_start_failure(error: APIError, start_time: float) -> RunResult:
     return RunResult(None, "", "", False, False, False, reason, time.monotonic() - start_time)
 
 
-def remove_container(engine: ContainerEngine, container: str, *, made: bool = True) -> None:
+def remove_container(engine: ContainerEngine, container: str, *, is_created: bool = True) -> None:
     """Remove a container. After Ctrl-C, the removal is tried once more before KeyboardInterrupt is raised again.
 
     If `made` is False, the engine has not confirmed the container and may still be creating it. If the container is
     missing, its removal is then tried again for up to 5 seconds.
     """
-    deadline = time.monotonic() + (0 if made else _GRACE_S)
+    deadline = time.monotonic() + (0 if is_created else _GRACE_S)
     tries = 0
     while tries < 2:
         try:

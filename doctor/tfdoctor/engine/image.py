@@ -16,9 +16,17 @@ from urllib3.exceptions import HTTPError
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
-from tfdoctor.engine import BuildFailedError, BuildRequest, EngineError, RunRequest, ask_registry, build, run
-from tfdoctor.engine.building import layer_event, make_unfinished_name, remove_unfinished
+from tfdoctor.dockerfile.write import Context, Extras, check_reference, render_dockerfile
+from tfdoctor.engine import (
+    BuildFailedError,
+    BuildRequest,
+    EngineError,
+    RunRequest,
+    build,
+    query_registry,
+    run,
+)
+from tfdoctor.engine.building import make_layer_event, make_unfinished_name, remove_unfinished
 from tfdoctor.engine.connection import explain_api_error
 from tfdoctor.engine.registry import apply_mirror, parse_reference
 from tfdoctor.errors import Error
@@ -39,7 +47,7 @@ __all__ = [
     "with_mirror",
 ]
 
-PROBE = (
+BASE_PROBE_SCRIPT = (
     '. /etc/os-release 2>/dev/null; echo "system=$ID $VERSION_ID"; '
     "for p in python3 python2 python3.5 python3.6 python3.7 python3.8 python3.9 python3.10 python3.11 python3.12 "
     "python3.13 python3.14 python2.7 python; do "
@@ -98,7 +106,7 @@ def render_context(option: Option, extras: Extras) -> Context:
     """Return the Dockerfile of a plan and the files that it copies. Raise UsageError if an extra is invalid."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
-    return render(
+    return render_dockerfile(
         option,
         extras,
         lock=compat.locks.get_lock(package, release, option.python),
@@ -155,7 +163,7 @@ def build_image(
         _report_unfinished(engine, settings.tag, progress)
         raise
     remove_unfinished(engine, settings.tag)
-    image = engine.image(image_id)
+    image = engine.find_image(image_id)
     if image is None:
         msg = f"the engine built {image_id[:19]} and no longer has it."
         raise EngineError(msg)
@@ -165,7 +173,7 @@ def build_image(
 def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
     """Report the image with the finished steps of a failed build, and the command that removes it."""
     with contextlib.suppress(EngineError):
-        image = engine.image(make_unfinished_name(tag))
+        image = engine.find_image(make_unfinished_name(tag))
         if image is not None:
             name = image.tags[0] if image.tags else make_unfinished_name(tag)
             progress.stage(
@@ -181,7 +189,7 @@ def pin_base(engine: ContainerEngine, option: Option) -> Option:
     """
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one
-    image = engine.image(base.reference)
+    image = engine.find_image(base.reference)
     if image is None or "@" in base.reference:
         return option
     base_reference = parse_reference(base.image)
@@ -233,11 +241,11 @@ def _pull_base(
     The registry is queried first, so that a missing image, a required login or a pull limit is reported at once as a
     BaseError. Raise EngineError if the pull fails.
     """
-    if engine.image(reference) is not None:
+    if engine.find_image(reference) is not None:
         return
     progress.stage(f"Asking the registry for {reference}")
     proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
-    reply = ask_registry(reference, ca_file=settings.ca_file, proxies=proxies)
+    reply = query_registry(reference, ca_file=settings.ca_file, proxies=proxies)
     if reply.state in ("missing", "login", "limited"):
         msg = f"{reference} cannot be pulled: {reply.text}"
         raise BaseError(
@@ -249,7 +257,7 @@ def _pull_base(
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
                 raise explain_api_error(RuntimeError(str(message["error"])), f"pulling {reference}")
-            _report_event(progress, layer_event(message))
+            _report_event(progress, make_layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
         failure = explain_api_error(error, f"pulling {reference}")
@@ -269,7 +277,7 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     """
     base = option.base
     assert base is not None  # noqa: S101
-    result = run(engine, RunRequest(base.reference, ("sh", "-c", PROBE), timeout=60, user="0"))
+    result = run(engine, RunRequest(base.reference, ("sh", "-c", BASE_PROBE_SCRIPT), timeout=60, user="0"))
     if result.start_error or result.status != 0:
         reason = result.start_error or result.stderr or "no shell in it"
         msg = f"{base.image} cannot be looked into: {reason[:300]}"
@@ -299,7 +307,9 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     elif has_apt and not needs_venv and has_version and major >= 3:
         packages = ("python3-pip",)
     if packages:
-        return replace(option, base=replace(base, system=system, python=f"python{version}", install=packages))
+        return replace(
+            option, base=replace(base, system=system, python=f"python{version}", python_packages=packages)
+        )
     available = ", ".join(dict.fromkeys(match[1] for match in pythons)) or default_python or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."
     raise BaseError(msg, hint=f"It has {available}: --python {available.split(', ')[0]}, or another --base.")

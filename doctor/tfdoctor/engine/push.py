@@ -9,7 +9,7 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from tfdoctor.engine.building import layer_event
+from tfdoctor.engine.building import make_layer_event
 from tfdoctor.engine.connection import EngineError, explain_api_error
 from tfdoctor.text import clean_line
 
@@ -50,7 +50,7 @@ def parse_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: 
         match = _DIGEST.search(text)
         digest = match[0] if match else digest
         if "id" in message:
-            event = layer_event(message)
+            event = make_layer_event(message)
             progress.layer(event.layer, event.text, event.current, event.size)
     if not digest:
         msg = f"pushing {clean_line(tag)}: the engine did not report the image's digest."

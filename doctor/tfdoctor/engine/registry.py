@@ -23,12 +23,12 @@ __all__ = [
     "INDEX_MEDIA_TYPES",
     "MANIFEST_MEDIA_TYPES",
     "Reference",
-    "RegistryAnswer",
+    "RegistryReply",
     "Session",
     "apply_mirror",
-    "ask_registry",
     "fetch_anonymous_token",
     "parse_reference",
+    "query_registry",
 ]
 
 TIMEOUT = (5.0, 10.0)
@@ -80,7 +80,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryAnswer:
+class RegistryReply:
     """The reply of a registry about an image."""
 
     reference: str
@@ -131,9 +131,9 @@ def apply_mirror(text: str, mirror: str | None) -> str:
     return f"{base}/{folder}{reference.repository}{tail}"
 
 
-def ask_registry(
+def query_registry(
     text: str, *, ca_file: str | None = None, proxies: Mapping[str, str] | None = None
-) -> RegistryAnswer:
+) -> RegistryReply:
     """Query the registry of an image. No error is raised; an unreachable registry is a state of the reply."""
     reference = parse_reference(text)
     try:
@@ -146,7 +146,7 @@ def ask_registry(
     except (requests.RequestException, OSError, ValueError) as error:
         # requests does not wrap some ValueErrors, such as that for a Location header that is not UTF-8.
         reason = _describe_error(error)
-        return RegistryAnswer(
+        return RegistryReply(
             text, "unreachable", None, f"the registry {reference.registry} does not answer: {reason}"
         )
 
@@ -177,7 +177,7 @@ def _skip_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _query(session: requests.Session, reference: Reference, text: str) -> RegistryAnswer:
+def _query(session: requests.Session, reference: Reference, text: str) -> RegistryReply:
     """Request the manifest, and repeat the request with an anonymous token if one is required.
 
     Raise RequestException if the registry does not respond.
@@ -193,18 +193,18 @@ def _query(session: requests.Session, reference: Reference, text: str) -> Regist
     return _interpret_response(response, reference, text)
 
 
-def _interpret_response(response: requests.Response, reference: Reference, text: str) -> RegistryAnswer:
+def _interpret_response(response: requests.Response, reference: Reference, text: str) -> RegistryReply:
     """Return the reply that corresponds to the status of a response."""
     status = response.status_code
     if status == 200:
         digest = response.headers.get("Docker-Content-Digest", "")
-        return RegistryAnswer(text, "there", digest if _DIGEST.fullmatch(digest) else None, "")
+        return RegistryReply(text, "there", digest if _DIGEST.fullmatch(digest) else None, "")
     if status == 404:
-        return RegistryAnswer(
+        return RegistryReply(
             text, "missing", None, f"{reference.name} is not in the registry {reference.registry}."
         )
     if status in (401, 403):
-        return RegistryAnswer(
+        return RegistryReply(
             text,
             "login",
             None,
@@ -215,14 +215,14 @@ def _interpret_response(response: requests.Response, reference: Reference, text:
         wait = response.headers.get("Retry-After", "")
         seconds = int(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
         wait_text = f" It asks to wait {seconds} seconds." if seconds else ""
-        return RegistryAnswer(
+        return RegistryReply(
             text,
             "limited",
             None,
             f"the limit of {reference.registry} for pulls from your address is reached.{wait_text}",
             seconds,
         )
-    return RegistryAnswer(
+    return RegistryReply(
         text, "unclear", None, f"the registry {reference.registry} answered with status {status}."
     )
 

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ContainerEndedError", "ContainerSystem", "StartError"]
 
-MARKER = b"tfdoctor-payload:"
+REPLY_MARKER = b"tfdoctor-payload:"
 """The beginning of every line with a reply of the agent."""
-AGENT = "/tfdoctor-agent.py"
+AGENT_PATH = "/tfdoctor-agent.py"
 """The path of the agent in the container. Every image has the folder `/`."""
 ISOLATION_OPTIONS = ("-B", "-E", "-S")
 """Python options that prevent the agent from loading the image's packages.
@@ -56,13 +56,13 @@ own.
 NO_PYTHON = "tfdoctor: no Python in this image"
 START_SCRIPT = (
     "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
-    f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ISOLATION_OPTIONS)} {AGENT}; done; '
+    f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ISOLATION_OPTIONS)} {AGENT_PATH}; done; '
     f"echo {NO_PYTHON} >&2; exit 127"
 )
 START_COMMANDS = (
     ("sh", "-c", START_SCRIPT),
-    ("python3", *ISOLATION_OPTIONS, AGENT),
-    ("python", *ISOLATION_OPTIONS, AGENT),
+    ("python3", *ISOLATION_OPTIONS, AGENT_PATH),
+    ("python", *ISOLATION_OPTIONS, AGENT_PATH),
 )
 """The commands to try, in order: a shell that searches for a Python; then, for images without a shell, a Python."""
 START_TIMEOUT_S = 60.0
@@ -87,7 +87,7 @@ class StartError(EngineError):
 
     def __init__(self, said: str) -> None:
         super().__init__(f"the container cannot be started: {said[:400]}")
-        self.said = said
+        self.message = said
 
 
 class ContainerEndedError(EngineError):
@@ -100,9 +100,9 @@ class ContainerEndedError(EngineError):
         super().__init__(f"the container {reason}{': ' + said[:300] if said else '.'}")
         self.said = said
         """The last line on standard error. Empty if there is none."""
-        self.oom = oom
+        self.is_out_of_memory = oom
         """Whether the engine reports that the container ran out of memory."""
-        self.no_python = no_python
+        self.has_no_python = no_python
         """Whether the image has none of the Python commands that are tried."""
 
 
@@ -173,9 +173,9 @@ class ContainerSystem:
         except APIError as error:
             self._container = ""
             raise StartError(str(error.explanation or error)) from error
-        put_file(engine, self._container, AGENT, agent)
-        if request.folder:
-            put_folder(engine, self._container, request.folder)
+        put_file(engine, self._container, AGENT_PATH, agent)
+        if request.simulation_files:
+            put_folder(engine, self._container, request.simulation_files)
         try:  # Podman prepares the container and its GPUs at the attach, so that may fail, too
             self._attached = AttachedStreams(engine, self._container, stdin=True)
             engine.client.api.start(self._container)
@@ -191,7 +191,7 @@ class ContainerSystem:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
 
@@ -204,7 +204,7 @@ class ContainerSystem:
         """Remove the container, if there is one, and close its streams."""
         container, self._container = self._container, ""
         if container:
-            remove_container(self._engine, container, made=self._is_created)
+            remove_container(self._engine, container, is_created=self._is_created)
         if self._attached is not None:
             self._attached.close()
 
@@ -241,10 +241,10 @@ class ContainerSystem:
 
     def _handle_line(self, line: bytes) -> None:
         """Pass a reply to the thread that waits for it. Ignore other lines, which programs in the image may print."""
-        if not line.startswith(MARKER):
+        if not line.startswith(REPLY_MARKER):
             return
         try:
-            reply = json.loads(line[len(MARKER) :])
+            reply = json.loads(line[len(REPLY_MARKER) :])
         except (ValueError, RecursionError):
             return
         if isinstance(reply, dict) and type(reply.get("id")) is int:
@@ -403,9 +403,9 @@ class ContainerSystem:
         files = list_payload_files(Path(argument))
         if not files:
             return argument
-        return f"{self.put({path.name: path.read_bytes() for path in files})}/{files[0].name}"
+        return f"{self.copy_files({path.name: path.read_bytes() for path in files})}/{files[0].name}"
 
-    def put(self, files: Mapping[str, bytes]) -> str:
+    def copy_files(self, files: Mapping[str, bytes]) -> str:
         """Write files into a new folder in the container and return its path.
 
         Raise OSError if they cannot be written, and EngineError if the container has ended.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice import link_commands
+from tfdoctor.advice import format_link_commands
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
     CommentOut,
@@ -24,7 +24,7 @@ from tfdoctor.causes.steps import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
-    NO_OP,
+    NO_OP_PREFIX,
     activate,
     add_block,
     edit_script,
@@ -64,18 +64,18 @@ class StepRunner:
     """A function that returns the machine, with the variables that tfdoctor was started with."""
     env: Mapping[str, str]
     """The variables for installers, without those that steps removed, which could break an installer."""
-    prefer: str | None
+    preferred_installer: str | None
     """"uv", "pip", or None for whichever is found."""
     on_line: Callable[[str], None] | None = None
     """A function that receives each output line of an installer."""
     inherit: bool = False
     """Whether an installer writes directly to standard error."""
-    held: Sequence[int] = ()
+    pass_fds: Sequence[int] = ()
     """File descriptors that installers inherit: the journal's lock."""
 
-    def installer(self) -> Installer:
+    def get_installer(self) -> Installer:
         """Return the installer. Raise InstallFailedError if there is none."""
-        return find_installer(self.environment.python, prefer=self.prefer, env=self.env)
+        return find_installer(self.environment.python, prefer=self.preferred_installer, env=self.env)
 
     def run(self, steps: Sequence[Step]) -> None:
         """Run the steps in order. Those that change variables run together at the end.
@@ -83,21 +83,21 @@ class StepRunner:
         Raise Error if a step fails.
         """
         self.env = _remove_variables(self.env, steps)
-        installer = self.installer() if changes_packages(steps) else None
+        installer = self.get_installer() if changes_packages(steps) else None
         if installer is not None and installer.setup_command:
             run_installer(
                 installer.setup_command,
                 env=self.env,
                 on_line=self.on_line,
                 inherit=self.inherit,
-                pass_fds=self.held,
+                pass_fds=self.pass_fds,
             )
         for step in steps:
             if isinstance(step, (Install, Uninstall)):
                 assert installer is not None  # noqa: S101 - changes_packages returned True
                 command = _make_command(installer, step)
                 run_installer(
-                    command, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.held
+                    command, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.pass_fds
                 )
             elif isinstance(step, MakeLink):
                 make_link(step)
@@ -196,7 +196,7 @@ def format_steps(
             )
             lines.append(shlex.join(command))
         elif isinstance(step, (MakeLink, LinkParts)):
-            lines += link_commands((step,))
+            lines += format_link_commands((step,))
         elif isinstance(step, Remove):
             lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
         elif isinstance(step, CommentOut):
@@ -218,7 +218,7 @@ def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
         ):
             if old != new:
                 lines.append(f"- {old.strip()}  # in {script}")
-            if old != new and not new.lstrip().startswith(NO_OP):
+            if old != new and not new.lstrip().startswith(NO_OP_PREFIX):
                 lines.append(f"+ {new.strip()}  # in {script}")
     if lines:
         return lines
@@ -239,9 +239,9 @@ def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tu
 def _make_command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]:
     """Return the installer's command for a step."""
     return (
-        installer.install(_list_install_arguments(step))
+        installer.make_install_command(_list_install_arguments(step))
         if isinstance(step, Install)
-        else installer.uninstall(step.names)
+        else installer.make_uninstall_command(step.names)
     )
 
 

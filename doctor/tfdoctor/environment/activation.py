@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 __all__ = [
-    "BEGIN",
-    "END",
-    "NO_OP",
+    "BLOCK_BEGIN",
+    "BLOCK_END",
+    "NO_OP_PREFIX",
     "activate",
     "detect_kind",
     "edit_script",
     "list_editable_scripts",
-    "list_inherited",
+    "list_inherited_variables",
     "list_scripts",
 ]
 
-BEGIN = "# >>> tfdoctor fix >>>"
-END = "# <<< tfdoctor fix <<<"
+BLOCK_BEGIN = "# >>> tfdoctor fix >>>"
+BLOCK_END = "# <<< tfdoctor fix <<<"
 """The first and the last line of the block that tfdoctor adds to a script."""
-NO_OP = ": # "
+NO_OP_PREFIX = ": # "
 """The start of a line that was commented out, valid in every shell."""
 MAX_SCRIPT_BYTES = 1 << 20
 """The largest size of a script that is read, in bytes."""
@@ -106,7 +106,7 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
     return {str(name): value for name, value in variables.items() if name not in temporary_names} | restored
 
 
-def list_inherited(system: System, prefix: str) -> frozenset[str]:
+def list_inherited_variables(system: System, prefix: str) -> frozenset[str]:
     """Return the names of this process's variables that no activate script mentions."""
     texts = [script.read_text("utf-8", "replace") for script in list_scripts(prefix)]
     names = {name for text in texts for name in re.findall(r"\w+", text)}
@@ -125,8 +125,8 @@ def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
     lines = text.split("\n")
     in_block = False
     for index, line in enumerate(lines):
-        if line in (BEGIN, END):
-            in_block = line == BEGIN
+        if line in (BLOCK_BEGIN, BLOCK_END):
+            in_block = line == BLOCK_BEGIN
         if in_block or line.lstrip().startswith("#"):
             continue
         for step in steps:
@@ -183,7 +183,7 @@ def _comment_out(line: str) -> str:
     Without a command the script would be invalid if the line is the only one in an `if`.
     """
     text = line.lstrip()
-    return f"{line[: len(line) - len(text)]}{NO_OP}{text.rstrip()}  # taken out by tfdoctor fix"
+    return f"{line[: len(line) - len(text)]}{NO_OP_PREFIX}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
 def _drop_entry(value: str, entry: str) -> str:
@@ -208,24 +208,24 @@ def add_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
         if not any(lines[index : index + len(new_lines)] == new_lines for index in range(len(lines))):
             lines += new_lines
     other_text = _drop_block(text)
-    block = "\n".join([BEGIN, *lines, END])
+    block = "\n".join([BLOCK_BEGIN, *lines, BLOCK_END])
     return f"{other_text.rstrip(chr(10))}\n{block}\n" if other_text.strip() else f"{block}\n"
 
 
 def _list_block_lines(text: str) -> list[str]:
     """Return the lines in tfdoctor's block of a script; empty if there is no block."""
     lines = text.split("\n")
-    if BEGIN not in lines or END not in lines:
+    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
         return []
-    return lines[lines.index(BEGIN) + 1 : lines.index(END)]
+    return lines[lines.index(BLOCK_BEGIN) + 1 : lines.index(BLOCK_END)]
 
 
 def _drop_block(text: str) -> str:
     """Return the text of a script without tfdoctor's block."""
     lines = text.split("\n")
-    if BEGIN not in lines or END not in lines:
+    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
         return text
-    return "\n".join(lines[: lines.index(BEGIN)] + lines[lines.index(END) + 1 :])
+    return "\n".join(lines[: lines.index(BLOCK_BEGIN)] + lines[lines.index(BLOCK_END) + 1 :])
 
 
 def _format_lines(name: str, step: ShellStep) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def make_environment(
 ) -> Environment | None:
     """Return the environment in a report; None if no Python answered.
 
-    `kind` is "venv", "conda" or None, and `inherited` are the variables from the caller's shell. The result has the
+    `kind` is "venv", "conda" or None, and `inherited_variables` are the variables from the caller's shell. The result has the
     reason if fix must not change the environment.
     """
     python = value_of(report.facts.python)
@@ -110,7 +110,7 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
     if environment.refusal:
         return environment.refusal
     for step in steps:
-        if isinstance(step, (Unset, Export)) and step.name in environment.inherited:
+        if isinstance(step, (Unset, Export)) and step.name in environment.inherited_variables:
             return (
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )

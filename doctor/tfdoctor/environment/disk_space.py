@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.installers import InstallFailedError, child_environment
+from tfdoctor.environment.installers import InstallFailedError, make_child_environment
 from tfdoctor.system import children
 from tfdoctor.text import clean_line, upper_first
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DiskSpaceError",
+    "DiskSpaceNeed",
     "InstallSizes",
-    "Need",
     "capture_output",
     "check_needs",
     "compute_needs",
-    "has_room_for_pip_cache",
+    "has_space_for_pip_cache",
     "measure_usage",
 ]
 
@@ -40,7 +40,7 @@ class DiskSpaceError(InstallFailedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class DiskSpaceNeed:
     """The space that is needed on one file system, and the space that is free."""
 
     folder: Path
@@ -61,7 +61,7 @@ class Need:
     def text(self) -> str:
         """The need as one line of text: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
         where = clean_line(str(self.folder))
-        return f"{where} ({' and '.join(self.purposes)}): {gigabytes(self.size)} needed, {gigabytes(self.free)} free"
+        return f"{where} ({' and '.join(self.purposes)}): {format_gigabytes(self.size)} needed, {format_gigabytes(self.free)} free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class InstallSizes:
     """The environment variables for the installer."""
 
 
-def gigabytes(count: int) -> str:
+def format_gigabytes(count: int) -> str:
     """Return a size in decimal gigabytes: `"5.2 GB"`."""
     return f"{max(count, 0) / 1e9:.1f} GB"
 
@@ -99,12 +99,12 @@ def find_existing_folder(path: Path) -> Path:
     return Path("/")
 
 
-def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
+def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed, ...]:
     """Add up sizes by file system, and return one need for each.
 
     `sizes` are (purpose, folder, bytes). A file system that cannot be queried is omitted.
     """
-    needs_by_device: dict[int, Need] = {}
+    needs_by_device: dict[int, DiskSpaceNeed] = {}
     for purpose, folder, size in sizes:
         existing = find_existing_folder(folder)
         try:
@@ -113,14 +113,14 @@ def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
             continue
         previous = needs_by_device.get(device)
         needs_by_device[device] = (
-            Need(existing, (purpose,), size, free)
+            DiskSpaceNeed(existing, (purpose,), size, free)
             if previous is None
-            else Need(previous.folder, (*previous.purposes, purpose), previous.size + size, free)
+            else DiskSpaceNeed(previous.folder, (*previous.purposes, purpose), previous.size + size, free)
         )
     return tuple(needs_by_device.values())
 
 
-def check_needs(needs: Iterable[Need], folder_text: str) -> None:
+def check_needs(needs: Iterable[DiskSpaceNeed], folder_text: str) -> None:
     """Raise DiskSpaceError if a need is not met. `folder_text` is the environment's folder, as printed."""
     unmet = [need for need in needs if not need.is_met]
     if unmet:
@@ -139,41 +139,43 @@ def check_needs(needs: Iterable[Need], folder_text: str) -> None:
 
 
 def compute_needs(
-    writing: InstallSizes, *, installed_bytes: int = 0, exact: bool = False
-) -> tuple[Need, ...]:
+    install_sizes: InstallSizes, *, installed_bytes: int = 0, exact: bool = False
+) -> tuple[DiskSpaceNeed, ...]:
     """Return the needs of an installation, one for each file system; empty if the unpacked size is not known.
 
     `installed_bytes` are installed already. Wheels in uv's cache need no more space there, but finding them takes
     time. They are subtracted only if the space is not sufficient otherwise, or if `exact` is true.
     """
-    size = writing.size
+    size = install_sizes.size
     if size is None:
         return ()
-    if writing.uv is None:  # pip keeps all downloads until it has unpacked them
-        temporary_folder = Path(writing.env.get("TMPDIR") or writing.folder)
+    if install_sizes.uv is None:  # pip keeps all downloads until it has unpacked them
+        temporary_folder = Path(install_sizes.env.get("TMPDIR") or install_sizes.folder)
         return group_by_disk(
             [
-                ("the environment", writing.folder, max(size - installed_bytes, 0)),
-                ("temporary files", temporary_folder, writing.download),
+                ("the environment", install_sizes.folder, max(size - installed_bytes, 0)),
+                ("temporary files", temporary_folder, install_sizes.download),
             ]
         )
-    cache = _find_uv_cache(writing)
+    cache = _find_uv_cache(install_sizes)
     if cache is None:
-        return group_by_disk([("the environment", writing.folder, max(size - installed_bytes, 0))])
-    uses_links = writing.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(cache, writing.folder)
+        return group_by_disk([("the environment", install_sizes.folder, max(size - installed_bytes, 0))])
+    uses_links = install_sizes.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(
+        cache, install_sizes.folder
+    )
     environment_size = 0 if uses_links else max(size - installed_bytes, 0)
     disk_needs = group_by_disk(
-        [("the environment", writing.folder, environment_size), ("uv's cache", cache, size)]
+        [("the environment", install_sizes.folder, environment_size), ("uv's cache", cache, size)]
     )
     if not exact and all(need.is_met for need in disk_needs):
         return disk_needs
-    remaining = max(size - _measure_cached_wheels(writing), 0)
+    remaining = max(size - _measure_cached_wheels(install_sizes), 0)
     return group_by_disk(
-        [("the environment", writing.folder, environment_size), ("uv's cache", cache, remaining)]
+        [("the environment", install_sizes.folder, environment_size), ("uv's cache", cache, remaining)]
     )
 
 
-def has_room_for_pip_cache(writing: InstallSizes) -> bool:
+def has_space_for_pip_cache(writing: InstallSizes) -> bool:
     """Return whether there is enough space for pip's cache too.
 
     pip stores a second copy of its downloads there, and also works without the cache.
@@ -244,7 +246,7 @@ def _is_cached(install_sizes: InstallSizes, files: Iterable[Path]) -> bool:
 def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Return the standard output and error of a command; None if the command fails or takes too long."""
     try:
-        completed = children.run(command, env=child_environment(env), timeout=_COMMAND_TIMEOUT_S)
+        completed = children.run(command, env=make_child_environment(env), timeout=_COMMAND_TIMEOUT_S)
     except (OSError, ValueError):
         return None
     text = completed.stdout + completed.stderr  # uv prints on standard error what it would do

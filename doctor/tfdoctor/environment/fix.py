@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.environment.actions import StepRunner, format_steps, list_changed_paths
-from tfdoctor.environment.activation import activate, detect_kind, list_inherited
+from tfdoctor.environment.activation import activate, detect_kind, list_inherited_variables
 from tfdoctor.environment.candidates import (
     changes_packages,
     is_better,
@@ -20,7 +20,14 @@ from tfdoctor.environment.folder import STATE_FOLDER
 from tfdoctor.environment.history.journal import Journal, UndoResult, has_pending
 from tfdoctor.environment.models import Attempt, FixResult, FixStatus
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.examine import ask_python, choose, describe_lost, examine, kernel_variables, run_tensorflow
+from tfdoctor.examine import (
+    choose_python,
+    describe_lost,
+    examine,
+    query_chosen_python,
+    read_kernel_variables,
+    run_tensorflow,
+)
 from tfdoctor.facts import value_of
 from tfdoctor.text import clean_line
 
@@ -30,19 +37,21 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Candidate, Environment
     from tfdoctor.facts import Fact, PythonFacts
-    from tfdoctor.facts.python import Choice
+    from tfdoctor.facts.python import PythonChoice
     from tfdoctor.findings import Report
     from tfdoctor.report.progress import Progress
     from tfdoctor.system import System
 
-__all__ = ["FixRequest", "examine_environment", "find_prefix", "fix_environment", "plan", "undo"]
+__all__ = ["FixRequest", "examine_environment", "find_prefix", "fix_environment", "plan_fix", "undo_fix"]
 
 MAX_CANDIDATES = 25
 """The largest number of candidates that are tried in a run.
 
 A finding has two or three candidates, and a fix may reveal another finding.
 """
-UNFINISHED = "An earlier fix was interrupted, or another one is running: its changes are undone first."
+UNFINISHED_MESSAGE = (
+    "An earlier fix was interrupted, or another one is running: its changes are undone first."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ class FixRequest:
     """The time limit in seconds for each examination."""
     deep: bool = True
     """Whether to run TensorFlow at the end, if something was fixed and a GPU is expected."""
-    inherit: bool = False
+    inherits_stderr: bool = False
     """Whether an installer writes directly to standard error, and its output is not recorded."""
 
 
@@ -69,7 +78,7 @@ class Examination:
 
     report: Report
     environment: Environment
-    activated: bool
+    is_activated: bool
     """Whether the environment was examined with the variables of its activation."""
 
 
@@ -85,7 +94,7 @@ def examine_environment(
     choice, python_facts = _choose_python(system, request)
     kind = detect_kind(python_facts.prefix) if choice.kernel is None else None  # Jupyter activates nothing
     variables = activate(system, python_facts.prefix) if kind is not None else None
-    inherited = list_inherited(system, python_facts.prefix)
+    inherited = list_inherited_variables(system, python_facts.prefix)
     interpreter = request.python
     if choice.kernel is not None:
         system = _apply_kernel_variables(new_system, choice.kernel)
@@ -95,28 +104,30 @@ def examine_environment(
     environment = find_environment(report, kind, inherited)
     if environment is None:
         raise _make_unexamined_error(report.facts.python)
-    return Examination(report, environment, activated=variables is not None)
+    return Examination(report, environment, is_activated=variables is not None)
 
 
 def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
     """Return the machine with the variables that a Jupyter kernel sets."""
     system = new_system(None)
-    return new_system({**system.env, **kernel_variables(system, path)})
+    return new_system({**system.env, **read_kernel_variables(system, path)})
 
 
-def _choose_python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
+def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, PythonFacts]:
     """Return the Python to fix, and the facts about it.
 
     Raise UsageError if the active environment has no usable Python, or if the Python cannot be queried.
     """
-    choice = choose(system, request.python)
+    choice = choose_python(system, request.python)
     if choice.lost and request.python is None:  # the Python found instead may be the wrong one
         lost = choice.lost[0]
         message = (
             f"${lost.variable} names {clean_line(lost.prefix)}, {describe_lost(lost)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
-    fact = ask_python(system, choice, named=request.python is not None, timeout=request.timeout)
+    fact = query_chosen_python(
+        system, choice, is_requested=request.python is not None, timeout=request.timeout
+    )
     python_facts = value_of(fact)
     if python_facts is None:
         raise _make_unexamined_error(fact)
@@ -129,7 +140,7 @@ def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
     return UsageError(f"The Python to fix could not be examined: {reason}.")
 
 
-def plan(
+def plan_fix(
     new_system: Callable[[Mapping[str, str] | None], System],
     compat: Compat,
     request: FixRequest,
@@ -159,8 +170,8 @@ def plan(
         unfixed=unfixed,
         before=examination.report,
         after=examination.report,
-        recovered=(UNFINISHED,) if has_pending(Path(examination.environment.prefix)) else (),
-        activated=examination.activated,
+        recovered=(UNFINISHED_MESSAGE,) if has_pending(Path(examination.environment.prefix)) else (),
+        is_activated=examination.is_activated,
     )
 
 
@@ -169,7 +180,7 @@ def _format_commands(candidate: Candidate, environment: Environment, runner: Ste
     installer = None
     if changes_packages(candidate.steps):
         try:
-            installer = runner.installer()
+            installer = runner.get_installer()
         except Error:  # reported when it is needed
             installer = None
     return format_steps(candidate.steps, environment, installer)
@@ -180,7 +191,7 @@ def fix_environment(
     compat: Compat,
     request: FixRequest,
     env: Mapping[str, str],
-    tell: Progress,
+    progress: Progress,
 ) -> FixResult:
     """Try the candidates until no finding can be improved, and return the result of each.
 
@@ -200,9 +211,9 @@ def fix_environment(
             unfixed,
             first_examination.report,
             first_examination.report,
-            activated=first_examination.activated,
+            is_activated=first_examination.is_activated,
         )
-    with Journal.open(Path(first_examination.environment.prefix), on_wait=tell.stage) as journal:
+    with Journal.open(Path(first_examination.environment.prefix), on_wait=progress.stage) as journal:
         # If another process changed the environment since, the first report is outdated.
         is_outdated = has_unfinished or journal.recovered or journal.entries != entries_before
         examination = examine_environment(new_system, compat, request) if is_outdated else first_examination
@@ -211,9 +222,9 @@ def fix_environment(
             lambda: new_system(None),
             env,
             request.installer,
-            on_line=tell.line,
-            inherit=request.inherit,
-            held=(journal.fileno(),),
+            on_line=progress.line,
+            inherit=request.inherits_stderr,
+            pass_fds=(journal.fileno(),),
         )
         before, attempts = examination.report, list[Attempt]()
         tried_keys: set[object] = set()
@@ -230,7 +241,7 @@ def fix_environment(
             if candidate is None:
                 break
             tried_keys.add(candidate.key)
-            tell.stage(f"{candidate.finding.code}  {candidate.finding.title}")
+            progress.stage(f"{candidate.finding.code}  {candidate.finding.title}")
             one, examination = _try_candidate(
                 candidate,
                 examination,
@@ -246,7 +257,7 @@ def fix_environment(
     if request.deep and fixed_codes and examination.report.prediction.gpu_registered:
         activated_system = _apply_activation(new_system, examination)
         observed = run_tensorflow(
-            activated_system, compat, examination.report.facts, timeout=request.timeout, tell=tell.stage
+            activated_system, compat, examination.report.facts, timeout=request.timeout, tell=progress.stage
         )
     return FixResult(
         environment=examination.environment,
@@ -256,7 +267,7 @@ def fix_environment(
         after=replace(examination.report, observed=observed) if observed is not None else examination.report,
         recovered=recovered,
         observed=observed,
-        activated=examination.activated,
+        is_activated=examination.is_activated,
     )
 
 
@@ -296,7 +307,7 @@ def _apply_activation(
     if choice is not None and choice.kernel is not None:
         return _apply_kernel_variables(new_system, choice.kernel)
     system = new_system(None)
-    variables = activate(system, examination.environment.prefix) if examination.activated else None
+    variables = activate(system, examination.environment.prefix) if examination.is_activated else None
     return new_system(variables) if variables is not None else system
 
 
@@ -308,7 +319,7 @@ def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], reques
     return _choose_python(new_system(None), request)[1].prefix
 
 
-def undo(prefix: str, *, force: bool, tell: Progress) -> UndoResult:
+def undo_fix(prefix: str, *, force: bool, progress: Progress) -> UndoResult:
     """Undo all changes of fix in an environment.
 
     Raise JournalError if that is not possible: for example, if somebody else changed the same files and `force` is
@@ -316,5 +327,5 @@ def undo(prefix: str, *, force: bool, tell: Progress) -> UndoResult:
     """
     if not Path(prefix, STATE_FOLDER).exists():
         return UndoResult((), 0, ())  # without this, a journal would be created, which may be impossible
-    with Journal.open(Path(prefix), on_wait=tell.stage) as journal:
+    with Journal.open(Path(prefix), on_wait=progress.stage) as journal:
         return journal.undo(force=force)

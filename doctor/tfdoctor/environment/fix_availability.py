@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.activation import detect_kind, list_inherited
+from tfdoctor.environment.activation import detect_kind, list_inherited_variables
 from tfdoctor.environment.candidates import list_fix_candidates, make_environment
 from tfdoctor.environment.folder import find_outward_links
 from tfdoctor.environment.models import Offer
@@ -28,7 +28,9 @@ def find_offer(report: Report, system: System) -> Offer | None:
     python, choice = value_of(report.facts.python), report.facts.choice
     if python is None or (choice is not None and any(lost.variable != PYTHON_OPTION for lost in choice.lost)):
         return None  # no Python, or one that was found in place of an unusable active environment
-    environment = find_environment(report, detect_kind(python.prefix), list_inherited(system, python.prefix))
+    environment = find_environment(
+        report, detect_kind(python.prefix), list_inherited_variables(system, python.prefix)
+    )
     if (
         environment is None
         or not list_fix_candidates(report, environment)

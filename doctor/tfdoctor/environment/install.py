@@ -27,19 +27,25 @@ from tfdoctor.environment.disk_space import (
     capture_output,
     check_needs,
     compute_needs,
-    has_room_for_pip_cache,
+    has_space_for_pip_cache,
     measure_usage,
 )
 from tfdoctor.environment.folder import STATE_FOLDER, remove, write
-from tfdoctor.environment.install_state import INSTALLING, LockedFolder, Record
+from tfdoctor.environment.install_state import INSTALLING_VARIABLE, LockedFolder, Record
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
-    child_environment,
+    list_uv_options,
+    make_child_environment,
     run_installers,
-    uv_options,
 )
-from tfdoctor.environment.resolution import NoSolutionError, PipResolution, Question, make_command, resolve
+from tfdoctor.environment.resolution import (
+    NoSolutionError,
+    ResolutionRequest,
+    ResolvedPackages,
+    make_resolver_command,
+    resolve,
+)
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
     from tfdoctor.report.progress import Progress
 
 __all__ = [
-    "NO_LOCK",
+    "NO_LOCK_REASON",
     "InstallRequest",
     "InstallResult",
     "LockFiles",
@@ -61,11 +67,11 @@ __all__ = [
     "install_environment",
     "list_commands",
     "list_locked_lines",
-    "make_disk_plan",
+    "make_install_sizes",
     "resolve_requirements",
 ]
 
-NO_LOCK = "it is not among the combinations that were pinned and tested"
+NO_LOCK_REASON = "it is not among the combinations that were pinned and tested"
 _TOOLS_STEP, _RESOLVE_STEP, _PACKAGES_STEP = "tools", "resolve", "packages"
 _LOCKED_FILE, _HASHED_FILE, _UNHASHED_FILE = "locked.txt", "requirements.txt", "addresses.txt"
 """The files in `.tfdoctor` to which the resolution is saved: locked lines, other lines with hashes, lines without."""
@@ -115,7 +121,7 @@ class InstallRequest:
     """The URL of the package index; None for the usual one."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The variables that the child processes inherit."""
-    resolution: PipResolution | None = None
+    resolution: ResolvedPackages | None = None
     """The resolution of the requirements; None until it is known."""
 
     @property
@@ -149,7 +155,7 @@ class InstallRequest:
         """The installer: uv, or the environment's own pip."""
         python = str(self.folder / "bin" / "python")
         if self.uv is not None:
-            return Installer("uv", python, (self.uv, "pip"), uv_options(self.env))
+            return Installer("uv", python, (self.uv, "pip"), list_uv_options(self.env))
         return Installer("pip", python, (python, "-m", "pip"))
 
 
@@ -159,11 +165,11 @@ class InstallResult:
 
     seconds: float
     """The duration in seconds."""
-    resumed: bool
+    was_resumed: bool
     """Whether the installation continued that of an earlier run."""
-    already: bool
+    was_complete: bool
     """Whether the environment was complete already, so that nothing was installed."""
-    making: InstallRequest | None = None
+    request: InstallRequest | None = None
     """The request with its resolution.
 
     None if the environment was complete and the user had no requirements, or if their resolution cannot be read.
@@ -181,7 +187,7 @@ def get_locks(option: Option) -> LockFiles:
     tensorflow = locks.get_lock(release.package, release.version, python)
     cuda = locks.cuda(cuda_set.id) if cuda_set is not None else None
     if tools is None or tensorflow is None or cuda is None or cuda_set is None:
-        msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
+        msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK_REASON}."
         raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
     return LockFiles(
         tools=locks.tools_path(python),
@@ -231,22 +237,22 @@ def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
     cuda_arguments = ("-r", str(request.locks.cuda))
     install_commands: tuple[tuple[str, ...], ...]
     if installer.name == "uv":  # uv downloads and unpacks many wheels at once
-        install_commands = (installer.install([*tensorflow_arguments, *cuda_arguments]),)
+        install_commands = (installer.make_install_command([*tensorflow_arguments, *cuda_arguments]),)
     else:
         install_commands = (
-            installer.install(tensorflow_arguments),
-            installer.install([*locked_options, *cuda_arguments]),
+            installer.make_install_command(tensorflow_arguments),
+            installer.make_install_command([*locked_options, *cuda_arguments]),
         )
     steps = [
         _Step("venv", f"An environment of Python {request.version}", (_make_venv_command(request),)),
         _Step(
             _TOOLS_STEP,
             "pip, setuptools and wheel",
-            (installer.install([*locked_options, "-r", str(request.locks.tools)]),),
+            (installer.make_install_command([*locked_options, "-r", str(request.locks.tools)]),),
         ),
     ]
     if resolves_first:
-        resolve_command = make_command(_make_resolution_request(request), state_folder / "tmp")
+        resolve_command = make_resolver_command(_make_resolution_request(request), state_folder / "tmp")
         steps.append(
             _Step(_RESOLVE_STEP, "Whether your requirements go with it, and how", (resolve_command,))
         )
@@ -278,17 +284,19 @@ def _make_requirements_step(request: InstallRequest, state_folder: Path) -> _Ste
             "--requirement",
             str(state_folder / _HASHED_FILE),
         ]
-        commands = [request.installer.install([*index, *arguments])]
+        commands = [request.installer.make_install_command([*index, *arguments])]
         return _Step(
             "requirements", "Your requirements", tuple(commands), lambda: _write_requirements(request)
         )
     commands = []
     if resolution is None or resolution.hashed:
         arguments = ["--no-deps", "--require-hashes", "-r", str(state_folder / _HASHED_FILE)]
-        commands.append(request.installer.install([*index, *arguments]))
+        commands.append(request.installer.make_install_command([*index, *arguments]))
     if resolution is not None and resolution.unhashed:
         commands.append(
-            request.installer.install([*index, "--no-deps", "-r", str(state_folder / _UNHASHED_FILE)])
+            request.installer.make_install_command(
+                [*index, "--no-deps", "-r", str(state_folder / _UNHASHED_FILE)]
+            )
         )
     return _Step("requirements", "Your requirements", tuple(commands))
 
@@ -341,14 +349,14 @@ def _create_links(request: InstallRequest) -> None:
         make_link(MakeLink(str(path), target))
 
 
-def list_commands(making: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def list_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (description, arguments) of every command that `install_environment` runs.
 
     The links that it creates itself are included as `ln` commands.
     """
-    commands = [(step.text, command) for step in _plan_steps(making) for command in step.commands]
-    links = [("", ("ln", "-s", target, str(path))) for path, target in _iter_links(making)]
-    return (*commands, *((_plan_steps(making)[-1].text, arguments) for _, arguments in links))
+    commands = [(step.text, command) for step in _plan_steps(request) for command in step.commands]
+    links = [("", ("ln", "-s", target, str(path))) for path, target in _iter_links(request)]
+    return (*commands, *((_plan_steps(request)[-1].text, arguments) for _, arguments in links))
 
 
 # ---------------------------------------------------------------- resolution of the user's requirements
@@ -359,7 +367,7 @@ def get_requires(option: Option) -> tuple[str, ...]:
     return option.release.requires
 
 
-def _make_resolution_request(request: InstallRequest, base: str | None = None) -> Question:
+def _make_resolution_request(request: InstallRequest, base: str | None = None) -> ResolutionRequest:
     """Return the request for the resolver.
 
     `base` is an interpreter or a version to resolve for; None means the environment's own interpreter.
@@ -367,16 +375,19 @@ def _make_resolution_request(request: InstallRequest, base: str | None = None) -
     python = request.installer.python if base is None else base
     python_option = "--python" if "/" in python else "--python-version"
     lock = list_locked_lines(request.locks.tensorflow)
-    return Question(
+    return ResolutionRequest(
         package=request.option.release.package,
-        requires=get_requires(request.option),
-        lock=lock,
-        cuda=tuple(line.split(" ", 1)[0] for line in list_locked_lines(request.locks.cuda)),
-        lines=request.requirements,
+        known_requires=get_requires(request.option),
+        lock_lines=lock,
+        cuda_pins=tuple(line.split(" ", 1)[0] for line in list_locked_lines(request.locks.cuda)),
+        requirements=request.requirements,
         constraints=request.constraints,
-        program=(request.uv, "pip") if request.uv is not None else (python, "-m", "pip"),
-        python=(python_option, python) if request.uv is not None else (),
-        index=(*_list_index_options(request), *(uv_options(request.env) if request.uv is not None else ())),
+        resolver_command=(request.uv, "pip") if request.uv is not None else (python, "-m", "pip"),
+        python_options=(python_option, python) if request.uv is not None else (),
+        index_options=(
+            *_list_index_options(request),
+            *(list_uv_options(request.env) if request.uv is not None else ()),
+        ),
     )
 
 
@@ -387,33 +398,33 @@ def list_locked_lines(path: Path) -> tuple[str, ...]:
 
 
 def resolve_requirements(
-    making: InstallRequest, on_line: Callable[[str], None] | None = None
-) -> PipResolution:
+    request: InstallRequest, on_line: Callable[[str], None] | None = None
+) -> ResolvedPackages:
     """Resolve the requirements in a temporary folder, without installing anything.
 
     The result is that of an installation. If pip resolves, a temporary environment with the locked pip is created
     first. Raise NoSolutionError if the requirements have no solution, or InstallFailedError if the resolver could not
     run.
     """
-    env = child_environment(making.env)
+    env = make_child_environment(request.env)
 
     def run(arguments: Sequence[str]) -> None:
         run_installers([arguments], env=env, on_line=on_line)
 
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
-        if making.uv is not None:
-            return resolve(_make_resolution_request(making, making.base), folder, run)
-        temporary = dataclasses.replace(making, folder=folder / "env")
+        if request.uv is not None:
+            return resolve(_make_resolution_request(request, request.base), folder, run)
+        temporary = dataclasses.replace(request, folder=folder / "env")
         run(_make_venv_command(temporary))
         arguments = [
-            *_list_index_options(making),
+            *_list_index_options(request),
             "--no-deps",
             "--require-hashes",
             "-r",
-            str(making.locks.tools),
+            str(request.locks.tools),
         ]
-        run(temporary.installer.install(arguments))
+        run(temporary.installer.make_install_command(arguments))
         return resolve(_make_resolution_request(temporary), folder, run)
 
 
@@ -441,7 +452,7 @@ def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> In
     except (OSError, ValueError):
         return None
     return (
-        dataclasses.replace(request, resolution=PipResolution(unchanged, hashed, unhashed))
+        dataclasses.replace(request, resolution=ResolvedPackages(unchanged, hashed, unhashed))
         if unchanged
         else None
     )
@@ -450,7 +461,7 @@ def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> In
 # ---------------------------------------------------------------- installation
 
 
-def install_environment(request: InstallRequest, watcher: Progress) -> InstallResult:
+def install_environment(request: InstallRequest, progress: Progress) -> InstallResult:
     """Install the environment, or resume an unfinished installation; do nothing if it is complete.
 
     Raise LockedFolderError or UsageError if the folder cannot be used, and InstallFailedError if a step fails. Then the
@@ -461,13 +472,13 @@ def install_environment(request: InstallRequest, watcher: Progress) -> InstallRe
     folder_text = clean_line(str(request.folder))
 
     def show_wait() -> None:
-        watcher.stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
+        progress.stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
 
     locked_folder = LockedFolder.acquire(request.folder, request.option.python, on_wait=show_wait)
     try:
-        return _install_locked(request, locked_folder, watcher, started)
+        return _install_locked(request, locked_folder, progress, started)
     except InstallFailedError as error:
-        watcher.failed("", error.output)
+        progress.failed("", error.output)
         raise
     finally:
         locked_folder.release()
@@ -477,10 +488,10 @@ def _install_locked(
     request: InstallRequest, locked_folder: LockedFolder, progress: Progress, start_time: float
 ) -> InstallResult:
     """Install the environment in a locked folder."""
-    previous_record = locked_folder.record()
+    previous_record = locked_folder.read_record()
     folder_text = clean_line(str(request.folder))
     is_same_plan = previous_record is not None and dict(previous_record.plan) == request.plan
-    if previous_record is not None and previous_record.finished:
+    if previous_record is not None and previous_record.is_finished:
         if not is_same_plan:
             msg = f"--into: in {folder_text} is an environment of another plan: {_describe_record(previous_record)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
@@ -488,7 +499,7 @@ def _install_locked(
             locked_folder.finish(previous_record)
         resolved_request = _load_resolution(request, locked_folder) if request.has_requirements else None
         return InstallResult(
-            time.monotonic() - start_time, resumed=False, already=True, making=resolved_request
+            time.monotonic() - start_time, was_resumed=False, was_complete=True, request=resolved_request
         )
     finished_steps = (
         _list_finished_steps(request, previous_record) if previous_record is not None and is_same_plan else ()
@@ -516,7 +527,7 @@ def _install_locked(
         if _PACKAGES_STEP not in finished_steps:
             check_needs(
                 compute_needs(
-                    make_disk_plan(request),
+                    make_install_sizes(request),
                     installed_bytes=measure_usage(locked_folder.folder) if finished_steps else 0,
                 ),
                 folder_text,
@@ -524,14 +535,14 @@ def _install_locked(
         record, request = _run_all_steps(request, locked_folder, record, progress)
     except BaseException as error:
         # A later run cannot use an environment without a Python, or with requirements that have no solution.
-        steps = (locked_folder.record() or record).steps
+        steps = (locked_folder.read_record() or record).steps
         if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES_STEP not in steps):
             locked_folder.abandon()
         raise
     progress.done()
     locked_folder.finish(record)
     return InstallResult(
-        time.monotonic() - start_time, resumed=bool(finished_steps), already=False, making=request
+        time.monotonic() - start_time, was_resumed=bool(finished_steps), was_complete=False, request=request
     )
 
 
@@ -550,9 +561,9 @@ def _run_all_steps(
 ) -> tuple[Record, InstallRequest]:
     """Run the unfinished steps. Return the final record, and the request with its resolution."""
     steps = _plan_steps(request)
-    env = {**child_environment(request.env), INSTALLING: "1"}
+    env = {**make_child_environment(request.env), INSTALLING_VARIABLE: "1"}
     env.setdefault("TMPDIR", str(locked_folder.temporary_folder))
-    if request.uv is None and not has_room_for_pip_cache(make_disk_plan(request)):
+    if request.uv is None and not has_space_for_pip_cache(make_install_sizes(request)):
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
@@ -583,15 +594,15 @@ def _run_all_steps(
     return record, request
 
 
-def describe_changes(making: InstallRequest) -> tuple[str, ...]:
+def describe_changes(request: InstallRequest) -> tuple[str, ...]:
     """Return one line for each difference between the resolution and the lock; empty if there is no resolution yet.
 
     If they do not differ, the only line says so.
     """
-    if making.resolution is None:
+    if request.resolution is None:
         return ()
     lines, added_packages = [], []
-    for change in making.resolution.changes(list_locked_lines(making.locks.tensorflow)):
+    for change in request.resolution.compare_with_lock(list_locked_lines(request.locks.tensorflow)):
         if change.locked is None:
             added_packages.append(f"{change.name} {change.chosen}")
         elif change.chosen is None:
@@ -618,27 +629,29 @@ def _python_starts(request: InstallRequest, locked_folder: LockedFolder) -> bool
     """Return whether the unfinished environment's Python runs and has the required version."""
     required = request.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    output = capture_output((str(locked_folder.python), "-I", "-c", code), {**request.env, INSTALLING: "1"})
+    output = capture_output(
+        (str(locked_folder.python), "-I", "-c", code), {**request.env, INSTALLING_VARIABLE: "1"}
+    )
     return output is not None and output.strip() == required
 
 
 # ---------------------------------------------------------------- disk space, and leftovers of a killed installer
 
 
-def make_disk_plan(making: InstallRequest) -> InstallSizes:
+def make_install_sizes(request: InstallRequest) -> InstallSizes:
     """Return the sizes of the installation and its folders, as far as the plan states them."""
-    option, cuda_set = making.option, making.option.cuda_set
+    option, cuda_set = request.option, request.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}
     wheels |= {wheel.name: wheel.unpacked for wheel in cuda_set.wheels} if cuda_set is not None else {}
     return InstallSizes(
-        folder=making.folder,
+        folder=request.folder,
         size=option.size,
         download=option.release.size + (cuda_set.size if cuda_set is not None else 0),
         wheels=wheels,
-        locks=(making.locks.tensorflow, making.locks.cuda),
-        uv=making.uv,
-        base=making.base,
-        env=making.env,
+        locks=(request.locks.tensorflow, request.locks.cuda),
+        uv=request.uv,
+        base=request.base,
+        env=request.env,
     )
 
 

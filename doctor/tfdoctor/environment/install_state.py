@@ -21,24 +21,38 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["INSTALLING", "LockedFolder", "LockedFolderError", "Record", "check_free", "read_record"]
+__all__ = [
+    "INSTALLING_VARIABLE",
+    "LockedFolder",
+    "LockedFolderError",
+    "Record",
+    "check_folder",
+    "read_record",
+]
 
-RECORD, LOCK, SAVED_SCRIPTS, TEMPORARY = "install.json", "install.lock", "activate", "tmp"
-INSTALLING = "TFDOCTOR_INSTALLING"
+RECORD_FILE, LOCK_FILE, SAVED_SCRIPTS_FOLDER, TEMPORARY_FOLDER = (
+    "install.json",
+    "install.lock",
+    "activate",
+    "tmp",
+)
+INSTALLING_VARIABLE = "TFDOCTOR_INSTALLING"
 """The variable that the installing processes have: only they can start the Python of an unfinished environment."""
-GUARD = "_tfdoctor_unfinished.pth"
+GUARD_FILE = "_tfdoctor_unfinished.pth"
 """The `.pth` file that blocks the environment's Python.
 
 Such files run in the order of their names, and this name sorts before `distutils-precedence.pth`.
 """
-MARK = "tfdoctor: this environment is unfinished"
+UNFINISHED_MARK = "tfdoctor: this environment is unfinished"
 """The text that identifies a blocked activate script."""
 # Folders of the system, which are never made an environment.
 _FORBIDDEN_FOLDERS = frozenset(
     {"/", "/bin", "/boot", "/etc", "/home", "/lib", "/opt", "/sbin", "/srv", "/usr", "/usr/local"}
 )
 _MAX_RECORD_BYTES = 1_000_000
-_BLOCKED_MESSAGE = f"{MARK}; run the same `tfdoctor install` again to finish it, or remove its folder."
+_BLOCKED_MESSAGE = (
+    f"{UNFINISHED_MARK}; run the same `tfdoctor install` again to finish it, or remove its folder."
+)
 
 
 class LockedFolderError(Error):
@@ -59,7 +73,7 @@ class Record:
     """The names of the finished steps, in order."""
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the environment is complete."""
         return self.state == "finished"
 
@@ -78,7 +92,7 @@ class Record:
 def read_record(folder: Path) -> Record | None:
     """Return the record in the folder of an environment; None if it is missing or not valid."""
     try:
-        with (folder / STATE_FOLDER / RECORD).open("rb") as stream:
+        with (folder / STATE_FOLDER / RECORD_FILE).open("rb") as stream:
             fields = json.loads(stream.read(_MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return None
@@ -90,7 +104,7 @@ def read_record(folder: Path) -> Record | None:
     return Record(plan, state, tuple(step for step in steps if isinstance(step, str)))
 
 
-def check_free(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Raise UsageError if the folder cannot be used for an installation.
 
     It can be used if it does not exist, is empty, or has the record of an earlier installation.
@@ -124,7 +138,7 @@ def _is_empty(folder: Path) -> bool:
         return False
     state_folder = folder / STATE_FOLDER
     return not state_folder.exists() or all(
-        name.startswith((LOCK, f"{RECORD}."))
+        name.startswith((LOCK_FILE, f"{RECORD_FILE}."))
         for name in os.listdir(state_folder)  # noqa: PTH208
     )
 
@@ -132,12 +146,12 @@ def _is_empty(folder: Path) -> bool:
 class LockedFolder:
     """A folder that is locked for one installation."""
 
-    def __init__(self, folder: Path, minor: str, descriptor: int, *, made: bool) -> None:
+    def __init__(self, folder: Path, minor: str, descriptor: int, *, is_new: bool) -> None:
         """Use `LockedFolder.acquire` instead."""
         self.folder = folder
         self._minor = minor
         self._lock = descriptor
-        self._is_new = made
+        self._is_new = is_new
 
     # ------------------------------------------------------------ lock
 
@@ -152,16 +166,16 @@ class LockedFolder:
 
         def make() -> None:
             nonlocal is_new
-            check_free(folder)
+            check_folder(folder)
             is_new = not folder.exists()
             (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
         try:
-            descriptor = lock(f"{folder}/{STATE_FOLDER}/{LOCK}", make, lambda _: on_wait())
+            descriptor = lock(f"{folder}/{STATE_FOLDER}/{LOCK_FILE}", make, lambda _: on_wait())
         except OSError as error:
             msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
             raise LockedFolderError(msg, hint="Name another folder with --into DIR.") from error
-        return cls(folder, minor, descriptor, made=is_new)
+        return cls(folder, minor, descriptor, is_new=is_new)
 
     @property
     def descriptor(self) -> int:
@@ -174,13 +188,13 @@ class LockedFolder:
 
     # ------------------------------------------------------------ record
 
-    def record(self) -> Record | None:
+    def read_record(self) -> Record | None:
         """Return the record; None if it is missing or not valid."""
         return read_record(self.folder)
 
     def write(self, record: Record) -> None:
         """Replace the record atomically."""
-        write(self.folder / STATE_FOLDER / RECORD, record.text.encode())
+        write(self.folder / STATE_FOLDER / RECORD_FILE, record.text.encode())
 
     def write_file(self, name: str, text: str) -> None:
         """Write a file to `.tfdoctor` atomically."""
@@ -201,7 +215,7 @@ class LockedFolder:
     @property
     def temporary_folder(self) -> Path:
         """The folder for temporary files, which is deleted at the end of the installation."""
-        return self.folder / STATE_FOLDER / TEMPORARY
+        return self.folder / STATE_FOLDER / TEMPORARY_FOLDER
 
     # ------------------------------------------------------------ blocking
 
@@ -211,16 +225,16 @@ class LockedFolder:
         May be called again, to block activate scripts that were created since.
         """
         self.site_packages.mkdir(parents=True, exist_ok=True)
-        guard = self.site_packages / GUARD
+        guard = self.site_packages / GUARD_FILE
         if not guard.exists():
             # Python runs a line of a .pth file if it starts with "import". With `-I` it still sees os.environ.
             exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
-            write(guard, f"import os; os.environ.get({INSTALLING!r}) or ({exit_call})\n".encode())
+            write(guard, f"import os; os.environ.get({INSTALLING_VARIABLE!r}) or ({exit_call})\n".encode())
         for script in self._list_activate_scripts():
             text = _make_refusal_script(script.name)
-            if text is None or MARK in script.read_text(encoding="utf-8", errors="replace"):
+            if text is None or UNFINISHED_MARK in script.read_text(encoding="utf-8", errors="replace"):
                 continue
-            saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS
+            saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER
             saved_folder.mkdir(exist_ok=True)
             # Both names must be on the disk before the script in bin is replaced.
             write(saved_folder / script.name, script.read_bytes())
@@ -232,8 +246,8 @@ class LockedFolder:
         return any(
             path.exists()
             for path in (
-                self.site_packages / GUARD,
-                self.folder / STATE_FOLDER / SAVED_SCRIPTS,
+                self.site_packages / GUARD_FILE,
+                self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER,
                 self.temporary_folder,
             )
         )
@@ -244,13 +258,13 @@ class LockedFolder:
         The activate scripts are restored first, and the block of the Python is removed last, so that a killed call can
         be repeated.
         """
-        saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS
+        saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER
         saved_scripts = sorted(saved_folder.iterdir()) if saved_folder.is_dir() else []
         for script in saved_scripts:
             if not script.name.endswith(UNFINISHED_SUFFIX):
                 write(self.folder / "bin" / script.name, script.read_bytes())
         self.write(Record(record.plan, "finished", record.steps))
-        remove(self.site_packages / GUARD)
+        remove(self.site_packages / GUARD_FILE)
         for path in (saved_folder, self.temporary_folder):
             with contextlib.suppress(OSError):
                 remove(path)
@@ -271,8 +285,8 @@ class LockedFolder:
         paths.sort(key=lambda path: path.name != "bin")
         for path in [
             *paths,
-            self.folder / STATE_FOLDER / SAVED_SCRIPTS,
-            self.folder / STATE_FOLDER / TEMPORARY,
+            self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER,
+            self.folder / STATE_FOLDER / TEMPORARY_FOLDER,
         ]:
             remove(path)
 
@@ -287,11 +301,11 @@ class LockedFolder:
         ]
         for name in [
             *resolution_files,
-            RECORD,
+            RECORD_FILE,
         ]:  # the record is removed last, because it identifies the folder as an installation
             remove(state_folder / name)
         for name in os.listdir(state_folder):  # noqa: PTH208
-            if name.startswith((LOCK, RECORD)):
+            if name.startswith((LOCK_FILE, RECORD_FILE)):
                 remove(state_folder / name)
         with contextlib.suppress(OSError):
             state_folder.rmdir()

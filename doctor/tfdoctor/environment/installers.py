@@ -33,12 +33,12 @@ __all__ = [
     "InstallFailedError",
     "Installer",
     "can_run",
-    "child_environment",
     "find_installer",
     "find_uv",
+    "list_uv_options",
+    "make_child_environment",
     "run_installer",
     "run_installers",
-    "uv_options",
 ]
 
 VERSION_TIMEOUT_S = 60.0
@@ -89,21 +89,21 @@ class Installer:
     """`"uv"` or `"pip"`."""
     python: str
     """The environment's interpreter."""
-    program: tuple[str, ...]
+    base_command: tuple[str, ...]
     """The start of its commands: `("/…/uv", "pip")`, or the interpreter with `-m pip`."""
     options: tuple[str, ...] = ()
-    """Options of every install command: pip's settings for which uv has no variable (see `uv_options`)."""
+    """Options of every install command: pip's settings for which uv has no variable (see `list_uv_options`)."""
     setup_command: tuple[str, ...] = ()
     """The command that first installs pip; empty if pip is not missing."""
 
-    def install(self, arguments: Sequence[str]) -> tuple[str, ...]:
+    def make_install_command(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """Return the install command. `arguments` are options and requirements that both uv and pip accept."""
-        return (*self.program, "install", *self._target_options, *self.options, *arguments)
+        return (*self.base_command, "install", *self._target_options, *self.options, *arguments)
 
-    def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
+    def make_uninstall_command(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the command that uninstalls packages."""
         yes_option = () if self.name == "uv" else ("-y",)
-        return (*self.program, "uninstall", *self._target_options, *yes_option, *names)
+        return (*self.base_command, "uninstall", *self._target_options, *yes_option, *names)
 
     @property
     def _target_options(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class InstallFailedError(Error):
         super().__init__(message, hint=hint)
         self.output: tuple[str, ...] = tuple(output)
         """The last lines of its output, without control characters and passwords."""
-        self.unsolved = unsolved
+        self.has_no_solution = unsolved
         """Whether the resolver ran and found no solution."""
 
 
@@ -144,7 +144,7 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
         uv = find_uv(env)
         # `pip list` makes uv query the interpreter, so it fails for one that uv does not support (2.7).
         if uv is not None and can_run((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
-            return Installer("uv", python, (uv, "pip"), options=uv_options(env))
+            return Installer("uv", python, (uv, "pip"), options=list_uv_options(env))
         if prefer == "uv":
             raise InstallFailedError(
                 "uv is not on PATH, or does not run."
@@ -165,7 +165,7 @@ def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Return whether a command runs and exits with status 0 within the time limit."""
     try:
         completed = children.run(
-            children.isolate(command), env=child_environment(env), timeout=VERSION_TIMEOUT_S
+            children.isolate(command), env=make_child_environment(env), timeout=VERSION_TIMEOUT_S
         )
     except (OSError, ValueError):
         return False
@@ -175,7 +175,7 @@ def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
 # ---------------------------------------------------------------- environment variables
 
 
-def child_environment(env: Mapping[str, str]) -> dict[str, str]:
+def make_child_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for an installer.
 
     Variables that would make it use another environment are removed. pip's settings are passed to uv as variables, so
@@ -202,7 +202,7 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
     return child_env
 
 
-def uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
+def list_uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return uv's options for pip settings that uv has no variable for; empty if the user set uv's own index."""
     if any(env.get(name) for name in _UV_INDEX_VARIABLES):
         return ()
@@ -372,9 +372,9 @@ class _Process:
     process: subprocess.Popen[bytes]
     lines: collections.deque[str]
     """The last output lines."""
-    rest: bytes = b""
+    partial_line: bytes = b""
     """The output after the last line break."""
-    ended: float = 0.0
+    end_time: float = 0.0
     """The time at which the process was first seen to have ended although its output is still open; 0 before."""
 
     @classmethod
@@ -387,7 +387,7 @@ class _Process:
         try:
             process = subprocess.Popen(
                 children.isolate(command),
-                env=children.drop_working_folder(child_environment(env)),
+                env=children.drop_working_folder(make_child_environment(env)),
                 stdin=subprocess.DEVNULL,
                 stdout=stderr_fd if inherit else subprocess.PIPE,
                 stderr=stderr_fd if inherit else subprocess.STDOUT,
@@ -404,13 +404,13 @@ class _Process:
         if self.process.returncode:
             raise _make_failure_error(self.name, self.process.returncode, tuple(self.lines))
 
-    def take(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
+    def process_output(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
         """Record a chunk of output, and pass its complete lines to `on_line`. An empty chunk marks the end."""
-        *complete_lines, self.rest = re.split(rb"[\r\n]+", self.rest + chunk)
-        self.rest = self.rest[:_MAX_LINE_BYTES]
+        *complete_lines, self.partial_line = re.split(rb"[\r\n]+", self.partial_line + chunk)
+        self.partial_line = self.partial_line[:_MAX_LINE_BYTES]
         if not chunk:
-            complete_lines.append(self.rest)
-            self.rest = b""
+            complete_lines.append(self.partial_line)
+            self.partial_line = b""
         for line in complete_lines:
             text = _strip_credentials(
                 clean_line(line[:_MAX_LINE_BYTES].decode("utf-8", "replace"), limit=_MAX_LINE_BYTES)
@@ -439,7 +439,7 @@ def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] 
             ready = []
         for pipe in ready:
             chunk = os.read(pipe, 65536)
-            pipes[pipe].take(chunk, on_line)
+            pipes[pipe].process_output(chunk, on_line)
             if not chunk:
                 pipes[pipe].process.wait()
                 _kill_group(pipes[pipe].process.pid)  # stop the children that a killed program left
@@ -448,9 +448,9 @@ def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] 
         for child in [] if ready else list(unfinished):
             if child.process.poll() is None:
                 continue
-            child.ended = child.ended or time.monotonic()
-            if child.process.stdout is None or time.monotonic() - child.ended > _DRAIN_TIMEOUT_S:
-                child.take(b"", on_line)
+            child.end_time = child.end_time or time.monotonic()
+            if child.process.stdout is None or time.monotonic() - child.end_time > _DRAIN_TIMEOUT_S:
+                child.process_output(b"", on_line)
                 _kill_group(child.process.pid)
                 unfinished.remove(child)
                 yield child

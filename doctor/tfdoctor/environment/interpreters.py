@@ -46,9 +46,9 @@ class Interpreter:
     """The path; for a virtual environment the path of its base interpreter, if that is known (Python 3.7 and newer)."""
     version: str
     """The full version: `"3.11.7"`."""
-    base: str
+    base_prefix: str
     """The prefix of the base interpreter."""
-    venv: bool
+    can_create_venv: bool
     """Whether it can create an environment with pip; Debian has the modules for that in a separate package."""
 
     @property
@@ -81,7 +81,7 @@ def query_interpreter(path: str, system: System) -> Interpreter | None:
     if fields.get("implementation") != "CPython" or fields.get("bits") != 64 or "t" in str(fields.get("abi")):
         return None
     version = str(texts["version"]).partition("+")[0]  # "3.11.2+" was built from a repository
-    if not versions.is_version(version) or versions.numbers(version)[0] != 3:
+    if not versions.is_version(version) or versions.parse_numbers(version)[0] != 3:
         return None
     return Interpreter(str(texts["path"]), version, str(texts["base"]), fields.get("venv") is True)
 
@@ -102,7 +102,7 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
     distinct: dict[tuple[str, str], Interpreter] = {}
     for interpreter in interpreters:
         if interpreter is not None:
-            distinct.setdefault((system.realpath(interpreter.base), interpreter.version), interpreter)
+            distinct.setdefault((system.realpath(interpreter.base_prefix), interpreter.version), interpreter)
     return tuple(distinct.values())
 
 

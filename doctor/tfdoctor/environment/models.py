@@ -26,7 +26,7 @@ class Environment:
     """"venv", "conda", or None if the environment has no activation."""
     refusal: str = ""
     """The reason why fix must not change the environment, as a sentence; empty if it may."""
-    inherited: frozenset[str] = frozenset()
+    inherited_variables: frozenset[str] = frozenset()
     """The names of variables from the caller's shell, which no activation script of the environment names."""
     outward_links: tuple[tuple[str, str], ...] = ()
     """(link, target) of the links to folders outside the environment: changes there could not be undone."""
@@ -76,7 +76,7 @@ class Attempt:
     """The number of changed paths."""
 
     @property
-    def ok(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether the finding was fixed and the changes kept."""
         return self.status is FixStatus.FIXED
 
@@ -86,7 +86,7 @@ class Unfixed:
     """A finding that fix could not fix."""
 
     finding: Finding
-    why: str
+    reason: str
     """The reason, as a sentence."""
 
 
@@ -115,10 +115,10 @@ class FixResult:
     """Sentences about changes that an interrupted earlier run left, and how they were resolved."""
     observed: Observation | None = None
     """The result of running TensorFlow at the end; None if it was not run."""
-    activated: bool = False
+    is_activated: bool = False
     """Whether the environment was examined with the variables of its activation."""
 
     @property
-    def fixed(self) -> int:
+    def fixed_count(self) -> int:
         """The number of findings that were fixed."""
-        return sum(attempt.ok for attempt in self.attempts)
+        return sum(attempt.is_fixed for attempt in self.attempts)

@@ -20,17 +20,17 @@ from tfdoctor import versions
 from tfdoctor.environment.installers import (
     InstallFailedError,
     can_run,
-    child_environment,
     find_uv,
+    list_uv_options,
+    make_child_environment,
     run_installer,
-    uv_options,
 )
 from tfdoctor.environment.resolution import (
     CONSTRAINTS_FILE,
     REQUIREMENTS_FILE,
-    Question,
+    ResolutionRequest,
     format_reason,
-    make_command,
+    make_resolver_command,
     write_lines,
 )
 from tfdoctor.text import clean_line
@@ -56,14 +56,14 @@ class PrecheckResult:
 
     conflict: str = ""
     """The resolver's explanation of the conflict."""
-    unknown: str = ""
+    unknown_reason: str = ""
     """The reason why the resolver could not decide."""
 
 
-def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
+def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str) -> str:
     """Return a clause about the first requirement that a pinned version does not meet; empty if all are met.
 
-    `wanted` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. `python` is a version such as
+    `requirements` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. `python` is a version such as
     `"3.11"`, which is assumed to run on Linux. Nothing is read from an index.
     """
     pinned_versions = {}
@@ -82,7 +82,7 @@ def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> s
         "platform_machine": "x86_64",
         "extra": "",
     }
-    for line in wanted:
+    for line in requirements:
         parsed = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
         version = pinned_versions.get(canonicalize_name(parsed.name)) if parsed is not None else None
         if (
@@ -115,7 +115,7 @@ def check_requirements(
     if unmet:
         return PrecheckResult(conflict=unmet)
     uv = find_uv(env)
-    child_env = child_environment(env)
+    child_env = make_child_environment(env)
     if ca_file is not None:
         child_env |= {"SSL_CERT_FILE": ca_file, "PIP_CERT": ca_file}
     if proxy is not None:
@@ -131,7 +131,7 @@ def check_requirements(
             "linux",
             *wheel_options,
         )
-        index_options = (*index_options, *uv_options(env))
+        index_options = (*index_options, *list_uv_options(env))
     elif can_run((sys.executable, "-m", "pip", "--version"), env):
         resolver_command, python_options = (sys.executable, "-m", "pip"), ()
         index_options = (
@@ -142,12 +142,12 @@ def check_requirements(
             *wheel_options,
         )
     else:
-        return PrecheckResult(unknown="there is neither uv nor pip here that could be asked")
+        return PrecheckResult(unknown_reason="there is neither uv nor pip here that could be asked")
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
         # pip resolves for another platform only with --target; a dry run writes nothing into that folder
         target_options = () if uv is not None else ("--target", str(folder / "apart"))
-        question = Question(
+        question = ResolutionRequest(
             "",
             (),
             (),
@@ -161,11 +161,11 @@ def check_requirements(
         write_lines(folder / REQUIREMENTS_FILE, requirements)
         write_lines(folder / CONSTRAINTS_FILE, constraints)
         try:
-            run_installer(make_command(question, folder), env=child_env, on_line=None)
+            run_installer(make_resolver_command(question, folder), env=child_env, on_line=None)
         except InstallFailedError as error:
             return _parse_failure(error, uses_uv=uv is not None)
         except OSError as error:
-            return PrecheckResult(unknown=clean_line(str(error), limit=200))
+            return PrecheckResult(unknown_reason=clean_line(str(error), limit=200))
     return PrecheckResult()
 
 
@@ -180,10 +180,10 @@ def _parse_failure(error: InstallFailedError, *, uses_uv: bool) -> PrecheckResul
     """Return the result for a resolver that failed: a conflict only if the output shows one."""
     output = "\n".join(error.output)
     if _NO_NETWORK.search(output):
-        return PrecheckResult(unknown="the package index was not reached")
+        return PrecheckResult(unknown_reason="the package index was not reached")
     reason = format_reason(error.output) or error.message
     # pip reports a package without wheels as one that does not exist
     is_ambiguous = not uses_uv and "conflict" not in output.lower()
-    if not error.unsolved or is_ambiguous or _NO_WHEELS.search(output):
-        return PrecheckResult(unknown=clean_line(reason, limit=300))
+    if not error.has_no_solution or is_ambiguous or _NO_WHEELS.search(output):
+        return PrecheckResult(unknown_reason=clean_line(reason, limit=300))
     return PrecheckResult(conflict=reason)

@@ -28,10 +28,10 @@ __all__ = [
     "REQUIREMENTS_FILE",
     "NoSolutionError",
     "PinChange",
-    "PipResolution",
-    "Question",
+    "ResolutionRequest",
+    "ResolvedPackages",
     "format_reason",
-    "make_command",
+    "make_resolver_command",
     "resolve",
     "write_lines",
 ]
@@ -68,40 +68,40 @@ class NoSolutionError(InstallFailedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ResolutionRequest:
     """The packages to resolve together, and the resolver to use."""
 
     package: str
     """The TensorFlow distribution: `"tensorflow"`."""
-    requires: tuple[str, ...]
+    known_requires: tuple[str, ...]
     """The known requirements of the TensorFlow wheel. pip can learn the others only by downloading the wheel."""
-    lock: tuple[str, ...]
+    lock_lines: tuple[str, ...]
     """The lines of the TensorFlow lock: `name==version --hash=…`."""
-    cuda: tuple[str, ...]
+    cuda_pins: tuple[str, ...]
     """The pins of NVIDIA's wheels: `name==version`."""
-    lines: tuple[str, ...]
+    requirements: tuple[str, ...]
     """The user's requirements, validated (requirements/lines.py)."""
     constraints: tuple[str, ...]
     """The user's constraints, validated in the same way."""
-    program: tuple[str, ...]
+    resolver_command: tuple[str, ...]
     """The start of the resolver's command: `("/…/uv", "pip")` or `("/…/python", "-m", "pip")`."""
-    python: tuple[str, ...]
+    python_options: tuple[str, ...]
     """uv's options for the target Python: `("--python", "/…/python")`.
 
     Empty for pip, because the target Python runs it.
     """
-    index: tuple[str, ...]
+    index_options: tuple[str, ...]
     """Options that select the package index."""
 
     @property
-    def uv(self) -> bool:
+    def uses_uv(self) -> bool:
         """Whether uv is the resolver."""
-        return Path(self.program[0]).name.startswith("uv")
+        return Path(self.resolver_command[0]).name.startswith("uv")
 
     @property
-    def pins(self) -> Mapping[str, str]:
+    def version_by_name(self) -> Mapping[str, str]:
         """The locked versions by package name."""
-        return dict(_split_name_version(line) for line in self.lock)
+        return dict(_split_name_version(line) for line in self.lock_lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class PinChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PipResolution:
+class ResolvedPackages:
     """The result of a resolution by uv or pip: requirement lines to install with `--no-deps`.
 
     NVIDIA's wheels are not included.
@@ -129,7 +129,7 @@ class PipResolution:
     unhashed: tuple[str, ...] = ()
     """Lines without a known hash: repository addresses, and packages from an index that publishes no hashes."""
 
-    def changes(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
+    def compare_with_lock(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
         """Return the packages that differ from the lines of a lock, sorted by name."""
         locked = dict(_split_name_version(line) for line in lock)
         resolved = dict(_split_name_version(line) for line in (*self.unchanged, *self.hashed, *self.unhashed))
@@ -158,13 +158,13 @@ def _split_name_version(line: str) -> tuple[str, str]:
 # ---------------------------------------------------------------- resolving
 
 
-def make_command(question: Question, folder: Path) -> tuple[str, ...]:
+def make_resolver_command(request: ResolutionRequest, folder: Path) -> tuple[str, ...]:
     """Return the resolver's command, which reads its input files in `folder` and writes its output there.
 
     The command is the same for every attempt; only the content of the input files differs.
     """
     constraints_path, requirements_path = str(folder / CONSTRAINTS_FILE), str(folder / REQUIREMENTS_FILE)
-    if question.uv:
+    if request.uses_uv:
         output_options = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes")
         file_options = (
             "--constraints",
@@ -174,19 +174,19 @@ def make_command(question: Question, folder: Path) -> tuple[str, ...]:
             requirements_path,
         )
         return (
-            *question.program,
+            *request.resolver_command,
             "compile",
             *output_options,
-            *question.python,
-            *question.index,
+            *request.python_options,
+            *request.index_options,
             *file_options,
         )
     options = ("--dry-run", "--ignore-installed", "--report", str(folder / REPORT_FILE))
     return (
-        *question.program,
+        *request.resolver_command,
         "install",
         *options,
-        *question.index,
+        *request.index_options,
         "-c",
         constraints_path,
         "-r",
@@ -194,7 +194,9 @@ def make_command(question: Question, folder: Path) -> tuple[str, ...]:
     )
 
 
-def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> PipResolution:
+def resolve(
+    request: ResolutionRequest, folder: Path, run_command: Callable[[Sequence[str]], None]
+) -> ResolvedPackages:
     """Resolve the requirements of a request, and return the lines to install.
 
     `folder` is an empty folder for the resolver's files. `run` runs a command to its end, and raises InstallFailedError
@@ -203,25 +205,27 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
     """
     try:
         lines = (
-            _resolve_by_uv(question, folder, run) if question.uv else _resolve_by_pip(question, folder, run)
+            _resolve_by_uv(request, folder, run_command)
+            if request.uses_uv
+            else _resolve_by_pip(request, folder, run_command)
         )
     except InstallFailedError as error:
-        if not error.unsolved:
+        if not error.has_no_solution:
             raise
         raise _make_no_solution_error(
-            question, format_reason(error.output) or str(error), error.output
+            request, format_reason(error.output) or str(error), error.output
         ) from error
-    return _compare_with_lock(question, lines)
+    return _compare_with_lock(request, lines)
 
 
 def _make_no_solution_error(
-    request: Question,
+    request: ResolutionRequest,
     reason: str,
     output: Iterable[str] = (),
     hint: str = "Loosen the named requirement, or choose another TensorFlow with --tf.",
 ) -> NoSolutionError:
     """Return the error for requirements without a solution."""
-    version = request.pins.get(request.package, "")
+    version = request.version_by_name.get(request.package, "")
     reason = re.sub(
         rf"-r \S+{re.escape(REQUIREMENTS_FILE)} \(line 1\)", f"{request.package}=={version}", reason
     )
@@ -232,7 +236,9 @@ def _make_no_solution_error(
     )
 
 
-def _resolve_by_uv(request: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
+def _resolve_by_uv(
+    request: ResolutionRequest, folder: Path, run: Callable[[Sequence[str]], None]
+) -> list[str]:
     """Return the requirement lines that uv resolves, after up to three attempts.
 
     1. All pins of the lock are constraints.
@@ -242,15 +248,19 @@ def _resolve_by_uv(request: Question, folder: Path, run: Callable[[Sequence[str]
     The last attempt alone would not do: uv prefers another version if one of two indexes has the locked version
     without a file for this Python.
     """
-    tensorflow_pin = f"{request.package}=={request.pins[request.package]}"
-    pins = {name: f"{name}=={version}" for name, version in request.pins.items() if name != request.package}
-    write_lines(folder / REQUIREMENTS_FILE, [tensorflow_pin, *_strip_hashes(request.lines)])
+    tensorflow_pin = f"{request.package}=={request.version_by_name[request.package]}"
+    pins = {
+        name: f"{name}=={version}"
+        for name, version in request.version_by_name.items()
+        if name != request.package
+    }
+    write_lines(folder / REQUIREMENTS_FILE, [tensorflow_pin, *_strip_hashes(request.requirements)])
 
     def resolve_attempt(pin_constraints: Mapping[str, str]) -> None:
-        constraints = [*request.cuda, *_strip_hashes(request.constraints)]
+        constraints = [*request.cuda_pins, *_strip_hashes(request.constraints)]
         write_lines(folder / CONSTRAINTS_FILE, [*constraints, *pin_constraints.values()])
-        write_lines(folder / RESOLVED_FILE, () if pin_constraints else request.lock)
-        run(make_command(request, folder))
+        write_lines(folder / RESOLVED_FILE, () if pin_constraints else request.lock_lines)
+        run(make_resolver_command(request, folder))
 
     _try_in_order(resolve_attempt, [pins, _drop_pins(pins, _iter_excluded_names(request)), {}])
     return list(_iter_requirement_lines(_load_output(folder / RESOLVED_FILE)))
@@ -266,14 +276,16 @@ def _try_in_order(resolve_attempt: Callable[[_T], None], attempts: Sequence[_T])
         try:
             resolve_attempt(candidate)
         except InstallFailedError as error:
-            if not error.unsolved:
+            if not error.has_no_solution:
                 raise
         else:
             return
     resolve_attempt(distinct[-1])
 
 
-def _resolve_by_pip(request: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
+def _resolve_by_pip(
+    request: ResolutionRequest, folder: Path, run: Callable[[Sequence[str]], None]
+) -> list[str]:
     """Return the requirement lines that pip resolves, after up to five attempts.
 
     pip cannot be told to prefer a version, and downloads everything that it resolves. The first attempts therefore use
@@ -285,13 +297,18 @@ def _resolve_by_pip(request: Question, folder: Path, run: Callable[[Sequence[str
     4. The real TensorFlow, without the excluded pins.
     5. The real TensorFlow, without any pins.
     """
-    tensorflow_pin = f"{request.package}=={request.pins[request.package]}"
-    pins = {name: f"{name}=={version}" for name, version in request.pins.items() if name != request.package}
+    tensorflow_pin = f"{request.package}=={request.version_by_name[request.package]}"
+    pins = {
+        name: f"{name}=={version}"
+        for name, version in request.version_by_name.items()
+        if name != request.package
+    }
     known_requires: dict[str, str] = {
-        canonicalize_name(Requirement(requirement).name): requirement for requirement in request.requires
+        canonicalize_name(Requirement(requirement).name): requirement
+        for requirement in request.known_requires
     }
     stub = _make_stub_wheel(folder, tensorflow_pin, [known_requires.get(name, name) for name in pins])
-    cuda = [_make_stub_wheel(folder, pin, ()) for pin in request.cuda]
+    cuda = [_make_stub_wheel(folder, pin, ()) for pin in request.cuda_pins]
     excluded_names = set(_iter_excluded_names(request))
     attempts = [
         (stub, pins),
@@ -302,11 +319,11 @@ def _resolve_by_pip(request: Question, folder: Path, run: Callable[[Sequence[str
     ]
 
     def resolve_attempt(attempt: tuple[str, dict[str, str]]) -> None:
-        write_lines(folder / REQUIREMENTS_FILE, [attempt[0], *_strip_hashes(request.lines)])
+        write_lines(folder / REQUIREMENTS_FILE, [attempt[0], *_strip_hashes(request.requirements)])
         write_lines(
             folder / CONSTRAINTS_FILE, [*cuda, *_strip_hashes(request.constraints), *attempt[1].values()]
         )
-        run(make_command(request, folder))
+        run(make_resolver_command(request, folder))
 
     _try_in_order(resolve_attempt, attempts)
     return list(_iter_report_lines(_load_output(folder / REPORT_FILE)))
@@ -318,10 +335,10 @@ def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     return {name: pin for name, pin in pins.items() if name not in dropped_names}
 
 
-def _iter_excluded_names(request: Question) -> Iterator[str]:
+def _iter_excluded_names(request: ResolutionRequest) -> Iterator[str]:
     """Yield the names of the packages whose locked version is not allowed by the user's lines."""
-    pins = request.pins
-    for line in _strip_hashes((*request.lines, *request.constraints)):
+    pins = request.version_by_name
+    for line in _strip_hashes((*request.requirements, *request.constraints)):
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
@@ -413,15 +430,15 @@ def _format_installed(entry: dict[str, Any]) -> str:
     return f"{name} @ {info['url']}" + (f" --hash=sha256:{digest}" if digest else "")
 
 
-def _compare_with_lock(request: Question, lines: Sequence[str]) -> PipResolution:
+def _compare_with_lock(request: ResolutionRequest, lines: Sequence[str]) -> ResolvedPackages:
     """Sort the resolved lines into those that the lock has and others.
 
     NVIDIA's wheels are dropped. Raise NoSolutionError if a package would overwrite the files of a planned one: another
     TensorFlow, or the same NVIDIA library for another CUDA version.
     """
-    lock_line_by_name = dict(zip(request.pins, request.lock, strict=True))
-    pins = request.pins
-    cuda_names = {_split_name_version(pin)[0] for pin in request.cuda}
+    lock_line_by_name = dict(zip(request.version_by_name, request.lock_lines, strict=True))
+    pins = request.version_by_name
+    cuda_names = {_split_name_version(pin)[0] for pin in request.cuda_pins}
     cuda_name_by_stem = {_CUDA_SUFFIX.sub("", name): name for name in cuda_names if _CUDA_SUFFIX.search(name)}
     user_hashes = dict(_iter_user_hashes(request))
     unchanged: list[str] = []
@@ -452,12 +469,12 @@ def _compare_with_lock(request: Question, lines: Sequence[str]) -> PipResolution
             unhashed.append(line_without_hashes)
     if not any(_split_name_version(line)[0] == request.package for line in unchanged):
         unchanged.append(lock_line_by_name[request.package])
-    return PipResolution(tuple(unchanged), tuple(hashed), tuple(unhashed))
+    return ResolvedPackages(tuple(unchanged), tuple(hashed), tuple(unhashed))
 
 
-def _iter_user_hashes(request: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _iter_user_hashes(request: ResolutionRequest) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield (name, hashes) for each of the user's lines that has hashes."""
-    for line in (*request.lines, *request.constraints):
+    for line in (*request.requirements, *request.constraints):
         hashes = tuple(_HASH.findall(line))
         if hashes:
             try:

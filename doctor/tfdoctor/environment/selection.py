@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
-__all__ = ["InstallOptions", "PlanChoice", "choose", "make_install_request"]
+__all__ = ["InstallOptions", "PlanChoice", "choose_plan", "make_install_request"]
 
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -60,9 +60,9 @@ class InstallOptions:
     @property
     def depends_on_python(self) -> bool:
         """Whether the files restrict the Python version, or require different TensorFlows for different versions."""
-        return bool(self.requirement_set.pythons) or self.requirement_set.depends_on_python
+        return bool(self.requirement_set.python_conditions) or self.requirement_set.depends_on_python
 
-    def request(self, python: str | None) -> Request:
+    def make_request(self, python: str | None) -> Request:
         """Return the request for the planner.
 
         `python` is a version such as `"3.11"`; None means any version. Raise UsageError if the files require no
@@ -72,13 +72,13 @@ class InstallOptions:
         if (
             python is not None
             and self.tf is None
-            and not requirements.tensorflow
+            and not requirements.tensorflow_conditions
             and self.requirement_set.has_tensorflow
         ):
             msg = f"-r: on Python {python} these files want no TensorFlow: their lines are for other Pythons."
             raise UsageError(msg, hint="Name another Python with --python, or the TensorFlow with --tf.")
         return Request(
-            tensorflow=self._tensorflow(requirements.tensorflow),
+            tensorflow=self._combine_specifiers(requirements.tensorflow_conditions),
             python=python,
             method=Method.PIP,
             requirements=(*requirements.lines, *self.packages),
@@ -90,7 +90,7 @@ class InstallOptions:
         minors = {python for release in self.compat.releases for python in release.linux_pythons}
         return tuple(sorted(minors, key=versions.sort_key, reverse=True))
 
-    def _tensorflow(self, conditions: Sequence[Condition]) -> str | None:
+    def _combine_specifiers(self, conditions: Sequence[Condition]) -> str | None:
         """Return the combined specifier of `--tf` and the files; None if neither has one.
 
         Raise UsageError if no known release matches the files, or if they contradict `--tf`.
@@ -102,7 +102,7 @@ class InstallOptions:
         from_files = ",".join(dict.fromkeys(str(condition.specifier) for condition in versioned))
         origins = " and ".join(
             dict.fromkeys(
-                f"{condition.marker_environment} (tensorflow{condition.specifier})" for condition in versioned
+                f"{condition.location} (tensorflow{condition.specifier})" for condition in versioned
             )
         )
         if not versions.Spec(from_files).select(releases):
@@ -131,8 +131,8 @@ def _to_specifier(text: str, compat: Compat) -> str:
     return text if re.match(r"[<>=!~]", text) else f"=={text}"
 
 
-def choose(
-    wishes: InstallOptions,
+def choose_plan(
+    options: InstallOptions,
     python: str | None,
     host: Host,
     folder: Path,
@@ -151,9 +151,9 @@ def choose(
     minor = requested.minor if requested is not None else check_python(version)
     if minor is not None:
         _check_python_allowed(
-            wishes.requirement_set, requested.version if requested is not None else str(version)
+            options.requirement_set, requested.version if requested is not None else str(version)
         )
-    recommendation = _recommend(wishes, minor, host)
+    recommendation = _recommend(options, minor, host)
     if not recommendation.options:
         return recommendation
     interpreters = (
@@ -162,18 +162,18 @@ def choose(
         else [candidate for candidate in find_interpreters(system) if not _is_in(candidate.path, folder)]
     )
     interpreters = [
-        candidate for candidate in interpreters if wishes.requirement_set.allows(candidate.version)
+        candidate for candidate in interpreters if options.requirement_set.allows_python(candidate.version)
     ]
     if version is not None:
         interpreters = [candidate for candidate in interpreters if _is_version(candidate.version, version)]
-    usable = [candidate for candidate in interpreters if candidate.venv or uv is not None]
-    best_pair = _find_best(wishes, host, usable)
+    usable = [candidate for candidate in interpreters if candidate.can_create_venv or uv is not None]
+    best_pair = _find_best(options, host, usable)
     if best_pair is not None:
         option, interpreter = best_pair
         return PlanChoice(option, interpreter.path, interpreter.version, _note_newer(recommendation, option))
     option = recommendation.options[0]
     get_locks(option)  # raises NoLockError if there is no lock, because no other Python would help then
-    best_without_venv = _find_best(wishes, host, interpreters)
+    best_without_venv = _find_best(options, host, interpreters)
     if best_without_venv is not None:
         raise _make_venv_error(best_without_venv[1], machine)
     if uv is not None and requested is None:
@@ -185,7 +185,7 @@ def choose(
 
 def make_install_request(
     choice: PlanChoice,
-    wishes: InstallOptions,
+    options: InstallOptions,
     folder: Path,
     *,
     uv: str | None,
@@ -196,7 +196,7 @@ def make_install_request(
 
     `index` is the URL of the package index; None for the usual one.
     """
-    requirements = wishes.requirement_set.select_for_python(choice.version)
+    requirements = options.requirement_set.select_for_python(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
     lines, cuda_notes = drop_cuda_lines(requirements.lines, wheels)
     constraints, _ = drop_cuda_lines(requirements.constraints, wheels)
@@ -207,7 +207,7 @@ def make_install_request(
         version=choice.version,
         uv=uv,
         locks=get_locks(choice.option),
-        requirements=(*lines, *wishes.packages),
+        requirements=(*lines, *options.packages),
         constraints=constraints,
         index=index,
         env=env,
@@ -217,10 +217,10 @@ def make_install_request(
 
 def _check_python_allowed(requirement_set: RequirementSet, version: str) -> None:
     """Raise UsageError if the files do not allow the version of `--python`."""
-    if not requirement_set.allows(version):
+    if not requirement_set.allows_python(version):
         origins = " and ".join(
-            f"{condition.marker_environment} (python{condition.specifier})"
-            for condition in requirement_set.pythons
+            f"{condition.location} (python{condition.specifier})"
+            for condition in requirement_set.python_conditions
         )
         msg = f"--python {version} and {origins} contradict each other."
         raise UsageError(msg, hint="Leave --python out, or change the file.")
@@ -233,19 +233,19 @@ def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recomm
     files allow none.
     """
     if minor is not None or not options.depends_on_python:
-        return make_plan(options.compat, options.request(minor), host)
-    allowed = [python for python in options.pythons if options.requirement_set.allows(python)]
+        return make_plan(options.compat, options.make_request(minor), host)
+    allowed = [python for python in options.pythons if options.requirement_set.allows_python(python)]
     if not allowed:
         origins = " and ".join(
-            f"{condition.marker_environment} (python{condition.specifier})"
-            for condition in options.requirement_set.pythons
+            f"{condition.location} (python{condition.specifier})"
+            for condition in options.requirement_set.python_conditions
         )
         msg = f"{origins}: TensorFlow has no wheels for this Python."
         raise UsageError(msg, hint=f"It has for {', '.join(reversed(options.pythons))}.")
     recommendations, errors = [], []
     for python in allowed:
         try:
-            recommendations.append(make_plan(options.compat, options.request(python), host))
+            recommendations.append(make_plan(options.compat, options.make_request(python), host))
         except UsageError as error:  # caused by the lines of the files for this Python
             errors.append(error)
     if not recommendations:
@@ -260,7 +260,7 @@ def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recomm
 
 def _rank(option: Option) -> tuple[int, Any]:
     """Return the rank of an option, higher is better: fewer serious caveats, then the newer release."""
-    return -option.serious, versions.sort_key(option.tensorflow)
+    return -option.serious_count, versions.sort_key(option.tensorflow)
 
 
 def _parse_python_option(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
@@ -302,7 +302,7 @@ def _find_best(
     ranked: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
     for minor in dict.fromkeys(candidate.minor for candidate in interpreters):
         try:
-            recommendation = make_plan(options.compat, options.request(minor), host)
+            recommendation = make_plan(options.compat, options.make_request(minor), host)
         except UsageError:
             if options.depends_on_python:  # caused by the lines of the files for this Python
                 continue

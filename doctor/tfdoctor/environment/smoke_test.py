@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.environment.install_state import INSTALLING
+from tfdoctor.environment.install_state import INSTALLING_VARIABLE
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
@@ -28,19 +28,21 @@ CHECK_TIMEOUT_S = 20.0
 """The time limit in seconds for the examination."""
 
 
-def examine_installed(making: InstallRequest, compat: Compat, progress: Progress, *, deep: bool) -> Report:
+def examine_installed(
+    request: InstallRequest, compat: Compat, progress: Progress, *, run_tensorflow: bool
+) -> Report:
     """Examine the environment as `tfdoctor check` does.
 
     If `deep`, TensorFlow is run as well, provided that the driver reports a GPU.
     """
-    removed_names = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
-    env = {name: text for name, text in making.env.items() if name not in removed_names}
+    removed_names = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING_VARIABLE}
+    env = {name: text for name, text in request.env.items() if name not in removed_names}
     system = LiveSystem(env=env)
-    python = str(making.folder / "bin" / "python")
+    python = str(request.folder / "bin" / "python")
 
     def should_run(facts: Facts) -> bool:
         cuda = value_of(facts.driver.cuda)
-        return deep and cuda is not None and bool(cuda.devices)
+        return run_tensorflow and cuda is not None and bool(cuda.devices)
 
     return examine(
         system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=should_run, tell=progress.stage

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
-from tfdoctor.probes.interpreter_selection import choose, describe_lost, kernel_variables
+from tfdoctor.probes.interpreter_selection import choose_python, describe_lost, read_kernel_variables
 from tfdoctor.probes.target import start_query
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import TargetImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Fact, Facts, PythonFacts
-    from tfdoctor.facts.python import Choice
+    from tfdoctor.facts.python import PythonChoice
     from tfdoctor.findings import Observation, Report
     from tfdoctor.system import System
 
 __all__ = [
     "PROBE_TIMEOUT_S",
     "RUN_MESSAGE",
-    "ask_python",
-    "choose",
+    "choose_python",
     "collect_facts",
     "describe_lost",
     "evaluate_facts",
     "examine",
-    "kernel_variables",
     "make_live_system",
+    "query_chosen_python",
+    "read_kernel_variables",
     "run_tensorflow",
     "start_query",
 ]
@@ -52,7 +52,7 @@ def make_live_system(python: str | None, env: Mapping[str, str] | None = None) -
     process; None keeps them.
     """
     system = LiveSystem(env=env)
-    kernel_env = kernel_variables(system, python) if python else {}
+    kernel_env = read_kernel_variables(system, python) if python else {}
     return LiveSystem(env={**system.env, **kernel_env}) if kernel_env else system
 
 
@@ -108,7 +108,9 @@ def collect_facts(
     from tfdoctor.examine import collect
 
     with stop_on_signal(system):
-        return collect.survey(system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile)
+        return collect.run_probes(
+            system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile
+        )
 
 
 def run_tensorflow(
@@ -128,12 +130,14 @@ def run_tensorflow(
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
         return None
-    from tfdoctor.examine.tensorflow_run import DEEP_TIMEOUT, observe
+    from tfdoctor.examine.tensorflow_run import DEEP_TIMEOUT_S, observe_tensorflow
 
     tell(RUN_MESSAGE)
     with stop_on_signal(system):
-        limit = max(timeout, DEEP_TIMEOUT)
-        return observe(system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes)
+        limit = max(timeout, DEEP_TIMEOUT_S)
+        return observe_tensorflow(
+            system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes
+        )
 
 
 def evaluate_facts(
@@ -145,8 +149,8 @@ def evaluate_facts(
     return diagnose(facts, compat, observed, image=image)
 
 
-def ask_python(
-    system: System, chosen: Choice, *, named: bool, timeout: float = PROBE_TIMEOUT_S
+def query_chosen_python(
+    system: System, choice: PythonChoice, *, is_requested: bool, timeout: float = PROBE_TIMEOUT_S
 ) -> Fact[PythonFacts]:
     """Query the chosen Python, without any other probe, and return the fact about it.
 
@@ -155,5 +159,5 @@ def ask_python(
     from tfdoctor.probes import python
 
     with stop_on_signal(system):
-        fact, _ = python.probe(system, chosen, is_requested=named, timeout=timeout)
+        fact, _ = python.probe(system, choice, is_requested=is_requested, timeout=timeout)
     return fact

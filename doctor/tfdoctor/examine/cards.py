@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import System
 
-__all__ = ["find_tensorflow_names", "read_cards", "read_interconnects", "read_peer_access"]
+__all__ = ["find_tensorflow_names", "read_gpus", "read_interconnects", "read_peer_access"]
 
-UNSUPPORTED_STATES = ("NS", "CNS", "GNS", "TNS", "DR")
+NO_ACCESS_STATES = ("NS", "CNS", "GNS", "TNS", "DR")
 """nvidia-smi's codes for peer access that is not possible.
 
 "NS" is not supported, "CNS", "GNS" and "TNS" are not supported by the chipset, the GPU or the topology, and "DR" is
@@ -22,7 +22,7 @@ disabled.
 """
 
 
-def read_cards(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
+def read_gpus(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
     """Return the current report of nvidia-smi for each GPU, by PCI bus ID; empty if nvidia-smi fails.
 
     `timeout` is in seconds.
@@ -62,7 +62,7 @@ def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> 
     if len(find_tensorflow_names(facts)) < 2:
         return {}
     states = _rename_pairs(value_of(query_links(system, timeout=timeout, options=("-p2p", "r"))), facts)
-    return {pair: state == "OK" for pair, state in states.items() if state in ("OK", *UNSUPPORTED_STATES)}
+    return {pair: state == "OK" for pair, state in states.items() if state in ("OK", *NO_ACCESS_STATES)}
 
 
 def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:

@@ -18,7 +18,7 @@ from tfdoctor.facts import (
     Unknown,
     value_of,
 )
-from tfdoctor.predict import describe_build, dlopen_caller, list_opened_sonames
+from tfdoctor.predict import describe_build, find_dlopen_caller, list_opened_sonames
 from tfdoctor.predict.rehearsal import plan_rehearsal
 from tfdoctor.probes import (
     containers,
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
         TensorFlowFacts,
     )
     from tfdoctor.facts.imports import RehearsalFacts
-    from tfdoctor.facts.python import Choice
+    from tfdoctor.facts.python import PythonChoice
     from tfdoctor.system import System
 
 T = TypeVar("T")
-VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 class _Result(Generic[T]):
@@ -103,7 +103,7 @@ class _Probes:
         """The duration of each finished probe in seconds, by name."""
 
     @property
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """The seconds until the deadline, at least 0.2."""
         return max(0.2, self._deadline - time.monotonic())
 
@@ -119,22 +119,24 @@ class _Probes:
         threading.Thread(target=run_probe, name=f"probe {name}", daemon=True).start()
         return result
 
-    def value(self, result: _Result[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
-        """Return the value of a probe, or `otherwise(reason)` if it crashed or did not end in time.
+    def get_value(self, result: _Result[T], subject: str, make_fallback: Callable[[Unknown], T]) -> T:
+        """Return the value of a probe, or `make_fallback(reason)` if it crashed or did not end in time.
 
         `what` names the subject of the probe in the reason. Raise Error if the probe raised one.
         """
         try:
-            return result.get(self.left)
+            return result.get(self.remaining_s)
         except Error:
             raise
         except _LateError:
-            return otherwise(Unknown(f"looking at {what} did not finish in time", what))
+            return make_fallback(Unknown(f"looking at {subject} did not finish in time", subject))
         except Exception as error:
-            return otherwise(Unknown(f"looking at {what} crashed: {type(error).__name__}: {error}", what))
+            return make_fallback(
+                Unknown(f"looking at {subject} crashed: {type(error).__name__}: {error}", subject)
+            )
 
 
-def survey(
+def run_probes(
     system: System,
     compat: Compat,
     *,
@@ -166,14 +168,14 @@ def _survey(
 ) -> Facts:
     """Run all probes and combine their results."""
     probes = _Probes(timeout)
-    choice = interpreter_selection.choose(system, requested_python)
+    choice = interpreter_selection.choose_python(system, requested_python)
     interpreter, is_requested = choice.path, requested_python is not None
     probe_timeout = compute_timeout(timeout)
 
     def query_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=probe_timeout, **options)
 
-    start, value = probes.start, probes.value
+    start, value = probes.start, probes.get_value
     python_result = start(
         "python", lambda: python.probe(system, choice, is_requested=is_requested, timeout=probe_timeout)
     )
@@ -191,10 +193,10 @@ def _survey(
         lambda: (
             query_driver(
                 libnvml="-",
-                variables={**probe_variables().changed, VISIBLE_DEVICES: None},
+                variables={**probe_variables().changed, VISIBLE_DEVICES_VARIABLE: None},
                 variant="unhidden",
             )
-            if VISIBLE_DEVICES in probe_variables().variables
+            if VISIBLE_DEVICES_VARIABLE in probe_variables().variables
             else None
         ),
     )
@@ -259,7 +261,12 @@ def _survey(
     rehearsal_result = start(
         "rehearsal",
         lambda: _probe_rehearsal(
-            system, compat, python_fact, tensorflow_fact, probe_variables().variables, timeout=probes.left
+            system,
+            compat,
+            python_fact,
+            tensorflow_fact,
+            probe_variables().variables,
+            timeout=probes.remaining_s,
         ),
     )
     loader_fact = value(loader_result, "the loader", _return_reason)
@@ -276,7 +283,9 @@ def _survey(
         cuda, nvml = value(driver_result, "the driver", lambda unknown: (unknown, unknown))
     if isinstance(python_fact, Unknown) and system.own_python is None and _driver_hangs(cuda):
         cuda = nvml = Unknown("the Python in which it would be asked does not answer", interpreter)
-    cuda, nvml = _probe_tensorflow_driver(system, interpreter, loader_fact, cuda, nvml, probes.left, changed)
+    cuda, nvml = _probe_tensorflow_driver(
+        system, interpreter, loader_fact, cuda, nvml, probes.remaining_s, changed
+    )
     unhidden_drivers = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
         machine=machine_facts,
@@ -320,7 +329,7 @@ def _make_unknown_kernel(unknown: Unknown) -> KernelFacts:
     return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
 
 
-def _add_other_pythons(system: System, choice: Choice, python_fact: Fact[PythonFacts]) -> Choice:
+def _add_other_pythons(system: System, choice: PythonChoice, python_fact: Fact[PythonFacts]) -> PythonChoice:
     """Return the choice with the other nearby Pythons that have a TensorFlow."""
     interpreter = value_of(python_fact)
     prefix = interpreter.prefix if interpreter is not None else ""
@@ -352,7 +361,7 @@ def _probe_loader(
         interpreter,
         tensorflow,
         sonames=list_opened_sonames(build),
-        caller=dlopen_caller(build),
+        caller=find_dlopen_caller(build),
         hard_linked=build.linkage == "needed",
         global_symbols=build.version is None or build.has("shown-symbols"),
         cpu_flags=cpu_flags,

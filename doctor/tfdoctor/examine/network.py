@@ -6,33 +6,33 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts.network import Proxy
 from tfdoctor.probes.network import probe_listening
-from tfdoctor.system.grpc_probe import reach_all
+from tfdoctor.system.grpc_probe import probe_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts.network import Listening, Reached
+    from tfdoctor.facts.network import ConnectionResult, ListeningPorts
     from tfdoctor.system import System
 
-__all__ = ["connect", "find_proxy", "read_listening"]
+__all__ = ["connect_to_tasks", "find_proxy", "read_listening"]
 
 TASK_TIMEOUT_S = 5.0
 """The time limit in seconds for the connection to one task."""
-PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 """The variables in which gRPC searches for a proxy, in its order (gRPC: doc/environment_variables.md)."""
 
 
-def read_listening(system: System) -> Listening:
+def read_listening(system: System) -> ListeningPorts:
     """Return the listening ports and the addresses of this machine."""
     return probe_listening(system)
 
 
-def connect(addresses: Sequence[tuple[str, int]], total: float) -> list[Reached]:
+def connect_to_tasks(addresses: Sequence[tuple[str, int]], timeout: float) -> list[ConnectionResult]:
     """Connect to tasks, and return for each whether it answers as a gRPC server.
 
     `addresses` are (host, port), and `total` is the time limit in seconds for all.
     """
-    return reach_all(addresses, seconds=min(TASK_TIMEOUT_S, total), total=total)
+    return probe_servers(addresses, seconds=min(TASK_TIMEOUT_S, timeout), total=timeout)
 
 
 def find_proxy(system: System) -> Proxy | None:
@@ -40,7 +40,7 @@ def find_proxy(system: System) -> Proxy | None:
 
     gRPC ignores variables in upper case.
     """
-    name = next((name for name in PROXIES if system.env.get(name)), "")
+    name = next((name for name in PROXY_VARIABLES if system.env.get(name)), "")
     if not name:
         return None
     exceptions_variable = "no_grpc_proxy" if system.env.get("no_grpc_proxy") else "no_proxy"

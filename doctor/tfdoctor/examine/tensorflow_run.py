@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 LOADER_LOG_VARIABLES = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
 """Variables that make TensorFlow 2.12 and newer log the libraries that it cannot open."""
-DEEP_TIMEOUT = 180.0
+DEEP_TIMEOUT_S = 180.0
 """The time limit in seconds for the import of TensorFlow and a first computation, which may have to compile PTX."""
 
 
-KILLED = (-9, 137)
+KILLED_STATUSES = (-9, 137)
 """The exit statuses of a process that SIGKILL ended, as reported by its parent and by a shell."""
 
 
@@ -51,13 +51,13 @@ class DeepAnswer:
     """Whether the process was stopped at the time limit."""
 
 
-def observe(
+def observe_tensorflow(
     system: System,
     compat: Compat,
     python: str,
     tensorflow: TensorFlowFacts,
     *,
-    timeout: float = DEEP_TIMEOUT,
+    timeout: float = DEEP_TIMEOUT_S,
     computes: bool = True,
 ) -> Observation:
     """Import TensorFlow in a child process of `python`, list its GPUs and, if `computes`, compute on each.
@@ -122,13 +122,13 @@ def make_observation(
     """
     failed_attempts = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{answer.error}")
     missing = {
-        attempt.really_missing
+        attempt.missing
         for attempt in failed_attempts
-        if attempt.opened in relevant_libraries or not (answer.imported or is_tensorrt(attempt.opened))
+        if attempt.requested in relevant_libraries or not (answer.imported or is_tensorrt(attempt.requested))
     }
     # A failed import registers no GPU. If the process was stopped or killed, the number of GPUs is unknown.
     stop_reason = "did not finish in time" if answer.timed_out else ""
-    if not stop_reason and result.returncode in KILLED:
+    if not stop_reason and result.returncode in KILLED_STATUSES:
         stop_reason = "was killed (SIGKILL), usually because memory ran out"
     count_if_unlisted = None if stop_reason else 0
     count = len(answer.devices) if answer.devices is not None else count_if_unlisted
@@ -185,7 +185,7 @@ def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cau
     """
     report = _diagnose_output(result, error, compat)
     lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
-    mentions_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE, "PTX"))
+    mentions_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE_PHRASES, "PTX"))
     if report.cause is Cause.GPU_TOO_NEW and not mentions_ptx and all(PTX_MESSAGE in line for line in lines):
         return None  # compiling PTX makes the first run slow, but does not explain a failure
     return report.cause if report.cause in COMPUTE_CAUSES else None

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.facts.files import ChangedFile, SharedFile
     from tfdoctor.facts.imports import FileDifference, RehearsalFacts, Shadow
-    from tfdoctor.facts.python import Choice, Denied
+    from tfdoctor.facts.python import DeniedPath, PythonChoice
 
 T = TypeVar("T")
-DENIED = "Permission denied"
+PERMISSION_DENIED = "Permission denied"
 """`Tried.problem` of a file that this user may not read: the loader continues as if it did not exist."""
-FOLDER_CLOSED = "Permission denied: this user may not look into the folder"
+FOLDER_DENIED = "Permission denied: this user may not look into the folder"
 """`Tried.problem` of a file in a folder that this user may not search; the file may or may not exist."""
 NOEXEC_ERROR = "failed to map segment from shared object"
 """The loader's message for a library on a file system that is mounted noexec."""
@@ -31,12 +31,12 @@ PATHS = _loading.LIST_VARIABLES
 MODULE_PATH = _loading.MODULE_PATH
 EnvironmentFacts = _loading.EnvironmentFacts
 FoundElsewhere = _loading.FoundElsewhere
-Instead = _loading.Instead
+ReplacedLibrary = _loading.ReplacedLibrary
 LoaderFacts = _loading.LoaderFacts
 Origin = _loading.Origin
 Resolution = _loading.Resolution
-Tried = _loading.Tried
-Without = _loading.Without
+LoadAttempt = _loading.LoadAttempt
+RemovedEntriesResult = _loading.RemovedEntriesResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class SmiProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class CardHealth:
+class GpuCondition:
     """The condition of a GPU, as nvidia-smi reports it.
 
     A value that is None or empty is not shown, or not supported by the GPU.
@@ -232,7 +232,7 @@ class SmiGpu:
     processes: tuple[SmiProcess, ...] = ()
     lists_processes: bool = False
     """Whether nvidia-smi can list its processes, even if it has none."""
-    health: CardHealth | None = None
+    health: GpuCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,12 +557,12 @@ class PythonFacts:
     """System libraries (libz, libstdc++, …) that LD_LIBRARY_PATH or LD_PRELOAD replaces with other files."""
     shared: tuple[SharedFile, ...] = ()
     """Libraries and tools that belong to two or more of the distributions."""
-    closed: tuple[Denied, ...] = ()
+    closed: tuple[DeniedPath, ...] = ()
     """Files and folders of its packages that this user may not read or list."""
     noexec: tuple[tuple[str, str], ...] = ()
     """The folders from which no library can be loaded because of a noexec mount, as (folder, mount point)."""
 
-    def versions_installed(self) -> dict[str, str]:
+    def list_installed_versions(self) -> dict[str, str]:
         """Return the version of each distribution by its name.
 
         The version is "" if a module exists without a distribution. If a distribution is installed twice, the
@@ -575,7 +575,7 @@ class PythonFacts:
             distribution.name: distribution.version for distribution in reversed(self.distributions)
         }
 
-    def distribution(self, name: str) -> Distribution | None:
+    def find_distribution(self, name: str) -> Distribution | None:
         """Return the first distribution with this name; None if there is none."""
         return next((d for d in self.distributions if d.name == name), None)
 
@@ -648,5 +648,5 @@ class Facts:
     rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NO_REHEARSAL_REASON)
     loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
     """The loader's results for `TensorFlowFacts.behind`."""
-    choice: Choice | None = None
+    choice: PythonChoice | None = None
     """The Python that is examined, and the reason for choosing it."""

@@ -54,13 +54,13 @@ class DockerEngine:
     cdi_folders: tuple[str, ...]
     """The folders in which it looks for CDI specifications; empty if CDI is off or not supported."""
 
-    def runtime(self, name: str) -> Runtime | None:
+    def find_runtime(self, name: str) -> Runtime | None:
         """Return the runtime with this name; None if there is none."""
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSilence:
+class UnreachableEngine:
     """A Docker engine that did not respond, or to which no request was sent."""
 
     kind: str
@@ -136,7 +136,7 @@ class ContainerFacts:
     """The container engines on this machine, and their configuration."""
 
     tools: tuple[ContainerTool, ...]
-    docker: Fact[DockerEngine | EngineSilence]
+    docker: Fact[DockerEngine | UnreachableEngine]
     endpoint: str
     """The address that Docker's client would connect to: "unix:///var/run/docker.sock"."""
     context: str | None

@@ -29,7 +29,7 @@ class Shadow:
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class RehearsalReason:
     """The reason why an import is rehearsed."""
 
     module: str
@@ -39,7 +39,7 @@ class Oddity:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class ImportResult:
     """The result of importing one module."""
 
     name: str
@@ -72,12 +72,12 @@ class Rehearsed:
 class RehearsalFacts:
     """The results of importing TensorFlow's requirements in a child process (payload/rehearse.py)."""
 
-    oddities: tuple[Oddity, ...]
-    modules: tuple[Rehearsed, ...]
-    source: Rehearsed | None = None
+    oddities: tuple[RehearsalReason, ...]
+    modules: tuple[ImportResult, ...]
+    source: ImportResult | None = None
     """The result of executing the generated protobuf sources of TensorFlow and Keras one by one: the first
     failure, or else the last result."""
-    keras: tuple[Rehearsed, ...] = ()
+    keras: tuple[ImportResult, ...] = ()
     """Modules of Keras, imported with a replacement for TensorFlow."""
     complete: bool = True
     """Whether the child process reached the last import; False if it ended or was stopped before that."""

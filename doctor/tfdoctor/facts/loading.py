@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.python import Denied
+    from tfdoctor.facts.python import DeniedPath
 
 LIST_VARIABLES = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 """Variables that contain lists; each of their entries has its own origin."""
@@ -85,7 +85,7 @@ class EnvironmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class LoadAttempt:
     """A file that the loader would try to open as a library."""
 
     path: str
@@ -111,7 +111,7 @@ class Resolution:
     """The sonames that could not be resolved: this one, or those of libraries that it needs."""
     needed_by: str | None = None
     """The object whose dependency is missing; None if the opened library itself is missing."""
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[LoadAttempt, ...] = ()
     """The files that the loader would try, in order."""
     crash: bool = False
     """Whether a signal would end the loader."""
@@ -140,7 +140,7 @@ class FoundElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
+class ReplacedLibrary:
     """A library that the loader takes from an entry of LD_LIBRARY_PATH or LD_PRELOAD."""
 
     soname: str
@@ -151,7 +151,7 @@ class Instead:
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
+class RemovedEntriesResult:
     """The loader's results if some entries of LD_LIBRARY_PATH or LD_PRELOAD were removed."""
 
     variable: str
@@ -161,7 +161,7 @@ class Without:
     """The resolutions of all libraries, as in `LoaderFacts`."""
     import_needs: tuple[Resolution, ...]
     """As in `LoaderFacts`."""
-    instead: tuple[Instead, ...]
+    instead: tuple[ReplacedLibrary, ...]
     """The libraries that these entries provide."""
 
     def resolution(self, soname: str) -> Resolution | None:
@@ -188,9 +188,9 @@ class LoaderFacts:
     notes: tuple[str, ...] = ()
     plugins: tuple[Resolution, ...] = ()
     """The results of loading TensorFlow's plugins."""
-    denied: tuple[Denied, ...] = ()
+    denied: tuple[DeniedPath, ...] = ()
     """Files that the loader finds but may not use."""
-    without: tuple[Without, ...] = ()
+    without: tuple[RemovedEntriesResult, ...] = ()
     """The results without one entry, for each entry, and then without all entries that provide a library. Empty
     unless a library is missing or the driver's libraries come from these variables."""
 

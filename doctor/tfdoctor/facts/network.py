@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tfdoctor.records import dataclass
 
-__all__ = ["Listening", "Proxy", "Reached"]
+__all__ = ["ConnectionResult", "ListeningPorts", "Proxy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListeningPorts:
     """The listening ports and the addresses of this machine, or of the container that tfdoctor runs in."""
 
     ports: frozenset[int] | None
@@ -23,19 +23,19 @@ class Proxy:
 
     variable: str
     """The environment variable that names the proxy."""
-    without: tuple[str, ...]
+    excluded_hosts: tuple[str, ...]
     """The unchanged entries for hosts that need no proxy: ends of host names, addresses, networks."""
     listed_in: str = "no_proxy"
     """The variable that lists those hosts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ConnectionResult:
     """The result of connecting to one address."""
 
     ok: bool | None
     """Whether the connection succeeded; None if it could not be tried."""
-    why: str | None = None
+    failure: str | None = None
     """The kind of failure: "refused", "timeout", "no-such-name", "not-tensorflow"; None if it succeeded or is not
     one of these."""
     detail: str = ""

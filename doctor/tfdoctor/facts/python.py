@@ -47,7 +47,7 @@ class OtherPython:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PythonChoice:
     """The choice of the Python to examine, made before starting it."""
 
     path: str
@@ -69,7 +69,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class StartupFailure:
     """The behaviour of a Python that could not be examined."""
 
     kind: str
@@ -98,15 +98,15 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable(Unknown):
+class UnusablePython(Unknown):
     """An unknown fact about a Python that could not be examined."""
 
-    trouble: Trouble | None = None
+    trouble: StartupFailure | None = None
     """The behaviour of the Python; None if it starts, but too slowly."""
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class DeniedPath:
     """An existing file or folder that cannot be used for lack of permission or because of a mount option."""
 
     path: str

@@ -64,13 +64,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 """A name that is compared; shorter and much longer names are no misspellings."""
 
 
-def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def find_misspelt_variables(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return (name that is set, known name) for each name that looks like a misspelling.
 
     A misspelling differs from a known name by one or two edits, or only in case.
     """
     pairs: list[tuple[str, str]] = []
-    for name in sorted(env):
+    for name in sorted(names):
         if name in KNOWN_VARIABLES or not _NAME.match(name):
             continue
         upper_name = name.upper()

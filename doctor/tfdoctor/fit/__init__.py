@@ -6,10 +6,10 @@ rules and the compatibility matrix use them too.
 
 from tfdoctor.fit.compatibility import (
     Fit,
-    can_serve,
+    can_use_release,
     choose_preferred,
     find_best_fit,
-    find_card_reasons,
+    find_gpu_reasons,
     fit_environment,
     list_candidates,
 )
@@ -21,22 +21,22 @@ from tfdoctor.fit.drivers import (
     list_refusal_limits,
 )
 from tfdoctor.fit.host import build_host
-from tfdoctor.fit.models import Card, Caveat, Host, Reason
+from tfdoctor.fit.models import Caveat, Gpu, Host, Reason
 
 __all__ = [
-    "Card",
     "Caveat",
     "Fit",
+    "Gpu",
     "Host",
     "Judgement",
     "Reason",
     "build_host",
-    "can_serve",
+    "can_use_release",
     "choose_preferred",
     "find_best_fit",
-    "find_card_reasons",
     "find_driver_refusal",
     "find_driver_version",
+    "find_gpu_reasons",
     "find_newest_driver",
     "fit_environment",
     "list_candidates",

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fit",
-    "can_serve",
+    "can_use_release",
     "choose_preferred",
     "find_best_fit",
-    "find_card_reasons",
+    "find_gpu_reasons",
     "fit_environment",
     "list_candidates",
 ]
@@ -53,16 +53,16 @@ class Fit:
     """The disadvantages of the release, whether or not it can be used."""
 
     @property
-    def serious(self) -> int:
+    def serious_count(self) -> int:
         """The number of serious caveats."""
-        return sum(caveat.serious for caveat in self.caveats)
+        return sum(caveat.is_serious for caveat in self.caveats)
 
 
 class _HasSeriousCount(Protocol):
     """An object with a number of serious caveats."""
 
     @property
-    def serious(self) -> int: ...
+    def serious_count(self) -> int: ...
 
 
 _Choice = TypeVar("_Choice", bound=_HasSeriousCount)
@@ -75,9 +75,9 @@ def choose_preferred(choices: Iterable[_Choice]) -> _Choice | None:
     """
     preferred: _Choice | None = None
     for choice in choices:
-        if preferred is None or choice.serious < preferred.serious:
+        if preferred is None or choice.serious_count < preferred.serious_count:
             preferred = choice
-        if not preferred.serious:
+        if not preferred.serious_count:
             break
     return preferred
 
@@ -163,7 +163,7 @@ def find_best_fit(
     return None
 
 
-def can_serve(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
+def can_use_release(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
     """Return whether a release fits this machine in a virtual environment, with CUDA from any source."""
     minor = versions.major_minor(python) if python is not None else None
     return any(
@@ -171,20 +171,20 @@ def can_serve(compat: Compat, release: Release, host: Host, python: str | None =
     )
 
 
-def find_card_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
+def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
     """Return the reasons why the machine's GPUs and driver exclude a release; empty if they do not.
 
     A release is excluded only if neither NVIDIA's wheels nor the CUDA that it was built with can be used.
     """
     cuda_set, judgement = compat.cuda_set(release.version), Judgement()
     if cuda_set is not None:
-        constraints.check_cards(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
+        constraints.check_gpus(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
         constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
         if not judgement.reasons:
             return ()
     build_judgement = Judgement()
     if release.cuda is not None:
-        constraints.check_cards(build_judgement, compat, release, host, release.cuda, release.cudnn)
+        constraints.check_gpus(build_judgement, compat, release, host, release.cuda, release.cudnn)
         constraints.check_driver(build_judgement, compat, release, host, release.cuda)
     return tuple(
         judgement.reasons if build_judgement.reasons and cuda_set is not None else build_judgement.reasons
@@ -205,7 +205,7 @@ def fit_environment(
     check_python(judgement, compat, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
-            constraints.check_cards(judgement, compat, release, host, release.cuda, release.cudnn)
+            constraints.check_gpus(judgement, compat, release, host, release.cuda, release.cudnn)
             constraints.check_driver(judgement, compat, release, host, release.cuda)
         return _build_fit(judgement, release, python, None)
     cuda_set = check_wheels(judgement, compat, release, host)
@@ -238,9 +238,9 @@ def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
     )
 
 
-def find_newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
+def find_newest_python(release: Release, is_usable: Callable[[str], bool]) -> str | None:
     """Return the newest usable Python that the release has a wheel for; None if there is none."""
-    return next((python for python in reversed(release.linux_pythons) if usable(python)), None)
+    return next((python for python in reversed(release.linux_pythons) if is_usable(python)), None)
 
 
 def is_locked(compat: Compat, release: Release, python: str) -> bool:
@@ -275,7 +275,7 @@ def check_python(
         judgement.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"TensorFlow {release.version} has no wheel for {request} (it has them for {available})",
-            constraints.format_row(release),
+            constraints.format_release_source(release),
         )
     elif locked and not is_locked(compat, release, python):
         judgement.refuse(
@@ -288,7 +288,7 @@ def check_python(
 # ---------------------------------------------------------------- CUDA from wheels
 
 
-def check_wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
+def check_wheels(judgement: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
     """Check NVIDIA's wheels for a release against the machine's GPUs and driver, and return them.
 
     None if no NVIDIA wheels have its CUDA version; this is added to the reasons.
@@ -296,16 +296,16 @@ def check_wheels(found: Judgement, compat: Compat, release: Release, host: Host)
     cuda_set = compat.cuda_set(release.version)
     if cuda_set is None:
         missing = _list_missing_wheels(compat, release)
-        found.refuse(
+        judgement.refuse(
             Cause.LIBS_NOT_INSTALLED,
             f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
             f"no NVIDIA wheel "
             f"has{': ' if missing else ''}{missing}",
-            constraints.format_row(release),
+            constraints.format_release_source(release),
         )
         return None
-    constraints.check_cards(found, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
-    constraints.check_driver(found, compat, release, host, cuda_set.cuda)
+    constraints.check_gpus(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
+    constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
     return cuda_set
 
 

@@ -9,19 +9,19 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.fit.drivers import find_driver_refusal
 from tfdoctor.fit.models import Caveat, Reason
-from tfdoctor.predict import DEFAULT_FLOOR
+from tfdoctor.predict import DEFAULT_MIN_CAPABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.compat import Compat, Platform, Release
     from tfdoctor.compat.images import NgcImage
-    from tfdoctor.fit.models import Card, Host
+    from tfdoctor.fit.models import Gpu, Host
 
 __all__ = [
     "Judgement",
-    "check_cards",
     "check_driver",
+    "check_gpus",
     "check_machine",
     "check_ngc_image",
     "check_release",
@@ -46,7 +46,7 @@ class Judgement:
         self.caveats.append(Caveat(cause, text, source, serious))
 
 
-def format_row(release: Release) -> str:
+def format_release_source(release: Release) -> str:
     """Return the entry of compat/ for a release, as the source of a reason."""
     return f"tensorflow.json: {release.package} {release.version}"
 
@@ -55,16 +55,20 @@ def find_capability_floor(release: Release) -> str:
     """Return the compute capability below which this release ignores a GPU."""
     if release.registration_floor is None and release.linkage == "needed" and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
-    return release.registration_floor or DEFAULT_FLOOR
+    return release.registration_floor or DEFAULT_MIN_CAPABILITY
 
 
 def check_release(release: Release) -> tuple[Caveat, ...]:
     """Return the caveats of a release that apply to every machine."""
     judgement = Judgement()
     if release.is_prerelease:
-        judgement.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_row(release))
+        judgement.warn(
+            Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_release_source(release)
+        )
     if release.yanked:
-        judgement.warn(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_row(release))
+        judgement.warn(
+            Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_release_source(release)
+        )
     return tuple(judgement.caveats)
 
 
@@ -92,13 +96,13 @@ def check_machine(judgement: Judgement, release: Release, host: Host, *, contain
         judgement.refuse(
             Cause.CPU_ONLY_BUILD,
             f"the {host.machine} wheels of TensorFlow have no GPU code",
-            format_row(release),
+            format_release_source(release),
         )
     if not container and release.glibc is not None and host.lacks_glibc(release.glibc):
         judgement.refuse(
             Cause.GLIBC_TOO_OLD,
             f"{name} needs glibc {release.glibc}; here is {host.glibc}",
-            format_row(release),
+            format_release_source(release),
         )
     missing_flags = [
         flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
@@ -107,14 +111,14 @@ def check_machine(judgement: Judgement, release: Release, host: Host, *, contain
         judgement.refuse(
             Cause.ILLEGAL_INSTRUCTION_AVX,
             f"{name} needs a processor with {', '.join(flag.upper() for flag in missing_flags)}",
-            format_row(release),
+            format_release_source(release),
         )
 
 
 # ---------------------------------------------------------------- GPUs
 
 
-def check_cards(
+def check_gpus(
     judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
     """Add the reasons and caveats that the host's GPUs give: for the wheel's code, its CUDA and its cuDNN."""
@@ -125,9 +129,9 @@ def check_cards(
 
 @lru_cache(maxsize=4096)
 def _collect_gpu_results(
-    compat: Compat, release: Release, cards: tuple[Card, ...], cuda: str, cudnn: str | None
+    compat: Compat, release: Release, cards: tuple[Gpu, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
-    """Return the reasons and caveats that `check_cards` adds; cached because hosts and releases repeat."""
+    """Return the reasons and caveats that `check_gpus` adds; cached because hosts and releases repeat."""
     judgement = Judgement()
     if not cards:
         _check_newest_gpus(judgement, compat, cuda)
@@ -141,7 +145,7 @@ def _collect_gpu_results(
     return tuple(judgement.reasons), tuple(judgement.caveats)
 
 
-def _iter_distinct_gpus(cards: tuple[Card, ...]) -> Iterator[Card]:
+def _iter_distinct_gpus(cards: tuple[Gpu, ...]) -> Iterator[Gpu]:
     """Yield the first GPU of each compute capability."""
     capabilities: set[str] = set()
     for card in cards:
@@ -150,13 +154,13 @@ def _iter_distinct_gpus(cards: tuple[Card, ...]) -> Iterator[Card]:
             yield card
 
 
-def _format_gpu(card: Card) -> str:
+def _format_gpu(card: Gpu) -> str:
     return (
         f"{card.name} (compute capability {card.capability})" if "capability" not in card.name else card.name
     )
 
 
-def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Card) -> None:
+def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Gpu) -> None:
     """Add a reason or a caveat unless the release has machine code for a GPU."""
     name, capability = f"TensorFlow {release.version}", card.capability
     floor = find_capability_floor(release)
@@ -164,7 +168,7 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ca
         judgement.refuse(
             Cause.GPU_TOO_OLD,
             f"{name} ignores cards below compute capability {floor}; {_format_gpu(card)} is older",
-            format_row(release),
+            format_release_source(release),
         )
         return
     code = compat.code_for(release, capability)
@@ -188,21 +192,21 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ca
         judgement.refuse(
             Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW,
             f"{name} has no code for {_format_gpu(card)}{available}",
-            format_row(release),
+            format_release_source(release),
         )
     elif code == "arch-specific":
         judgement.refuse(
             Cause.GPU_TOO_NEW,
             f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_gpu(card)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
-            format_row(release),
+            format_release_source(release),
         )
     elif code == "jit":
         judgement.warn(
             Cause.GPU_TOO_NEW,
             f"{name} has no machine code for {_format_gpu(card)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
-            format_row(release),
+            format_release_source(release),
         )
         for problem in problems:
             judgement.warn(
@@ -212,12 +216,12 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ca
         judgement.warn(
             Cause.INCONCLUSIVE,
             f"it is not known which cards {name} has code for",
-            format_row(release),
+            format_release_source(release),
             serious=False,
         )
 
 
-def _check_libraries(judgement: Judgement, compat: Compat, card: Card, cuda: str) -> None:
+def _check_libraries(judgement: Judgement, compat: Compat, card: Gpu, cuda: str) -> None:
     """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
@@ -268,7 +272,7 @@ def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | N
     return newest if is_newer else None
 
 
-def _check_cudnn(judgement: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
+def _check_cudnn(judgement: Judgement, compat: Compat, card: Gpu, cudnn: str) -> None:
     """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
     support = compat.cudnn_support(cudnn, card.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
@@ -302,7 +306,7 @@ def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host:
             if image.cudnn is not None:
                 _check_cudnn(judgement, compat, card, image.cudnn)
     _check_last_branch(judgement, compat, image.cuda, host)
-    if host.driver is None or image.driver is None or not can_drive_cards(judgement, compat, host):
+    if host.driver is None or image.driver is None or not check_driver_support(judgement, compat, host):
         return
     if host.reaches(image.driver):
         _warn_older_in_branch(judgement, host.driver, image.driver, source)
@@ -332,7 +336,7 @@ def check_driver(judgement: Judgement, compat: Compat, release: Release, host: H
     """
     minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
-    if not can_drive_cards(judgement, compat, host):
+    if not check_driver_support(judgement, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
         if not host.reaches(minimum.minimum):
@@ -348,12 +352,12 @@ def check_driver(judgement: Judgement, compat: Compat, release: Release, host: H
     _check_last_branch(judgement, compat, cuda, host)
 
 
-def can_drive_cards(judgement: Judgement, compat: Compat, host: Host) -> bool:
+def check_driver_support(judgement: Judgement, compat: Compat, host: Host) -> bool:
     """Add a reason for each GPU that the driver does not support, and return whether there were none.
 
     A GPU that the driver itself reports is supported.
     """
-    if host.driver is None or host.shown:
+    if host.driver is None or host.has_driver_gpus:
         return True
     reason_count = len(judgement.reasons)
     for card in _iter_distinct_gpus(host.cards):
@@ -376,7 +380,7 @@ def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, sourc
 
 def find_platform(host: Host) -> Platform:
     """Return the platform whose driver versions apply; in WSL this is "windows"."""
-    return "windows" if host.wsl or host.system == "Windows" else "linux"
+    return "windows" if host.is_wsl or host.system == "Windows" else "linux"
 
 
 def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, host: Host) -> None:

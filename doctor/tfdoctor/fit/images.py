@@ -58,9 +58,9 @@ def _list_fitting_tags(
             continue
         if all(compat.soname_for(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
             tags.append(tag)
-    own_cuda = versions.numbers(cuda)[:2]
+    own_cuda = versions.parse_numbers(cuda)[:2]
 
-    def distance(tag: ImageTag) -> tuple[object, ...]:
+    def make_sort_key(tag: ImageTag) -> tuple[object, ...]:
         """Return the sort key of a tag.
 
         The order is by Python, then by CUDA: the release's own CUDA, the next newer ones, then older ones.
@@ -68,7 +68,7 @@ def _list_fitting_tags(
         """
         system = compat.pythons.system(tag.system) if python is not None else None
         default_python = system.default if system is not None else ""
-        tag_cuda = (*versions.numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
+        tag_cuda = (*versions.parse_numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
         is_older = tag_cuda[:2] < own_cuda
         cuda_rank = _negate_numbers(tag_cuda[:2]) if is_older else tag_cuda[:2]
         python_rank = (
@@ -80,10 +80,10 @@ def _list_fitting_tags(
             is_older,
             cuda_rank,
             _negate_numbers(tag_cuda),
-            _negate_numbers(versions.numbers(tag.system)),
+            _negate_numbers(versions.parse_numbers(tag.system)),
         )
 
-    return tuple(sorted(tags, key=distance))
+    return tuple(sorted(tags, key=make_sort_key))
 
 
 def _negate_numbers(numbers: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.fit.compatibility import find_card_reasons
-from tfdoctor.fit.models import Card, Host
+from tfdoctor.fit.compatibility import find_gpu_reasons
+from tfdoctor.fit.models import Gpu, Host
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ __all__ = [
     "MatrixGroup",
     "MatrixQuery",
     "MatrixRow",
-    "find_code_on_card",
+    "find_code_on_gpu",
     "group_rows",
-    "is_marked",
+    "has_known_error",
     "list_refusals",
     "select_rows",
 ]
@@ -174,7 +174,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
     if query.python is not None and versions.major_minor(query.python) not in release.pythons(query.os):
         return False
     if query.driver is not None:
-        versions.numbers(query.driver)
+        versions.parse_numbers(query.driver)
         minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, query.os).minimum
         if minimum is None or not versions.is_driver_at_least(query.driver, minimum):
             return False
@@ -221,12 +221,12 @@ def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability:
     return code if is_usable else "none"
 
 
-def find_code_on_card(compat: Compat, release: Release, capability: str) -> Code:
+def find_code_on_gpu(compat: Compat, release: Release, capability: str) -> Code:
     """Return the kind of code for a GPU with any driver; "none" as well if CUDA or cuDNN exclude the GPU."""
     return _find_code(compat, release, MatrixQuery(), capability)
 
 
-def is_marked(row: MatrixRow) -> bool:
+def has_known_error(row: MatrixRow) -> bool:
     """Return whether the release has a known error in its libraries, its packaging or its GPU support."""
     return any(
         problem.severity == "error" and problem.area in {"libraries", "packaging", "gpu"}
@@ -238,9 +238,9 @@ def list_refusals(
     compat: Compat, release: Release, query: MatrixQuery, capability: str
 ) -> tuple[Reason, ...]:
     """Return the reasons why a release cannot use a GPU of this compute capability with the query's driver."""
-    card = Card(f"compute capability {capability}", capability)
+    card = Gpu(f"compute capability {capability}", capability)
     system = "Windows" if query.os == "windows" else "Linux"
-    return find_card_reasons(compat, release, Host(cards=(card,), driver=query.driver, system=system))
+    return find_gpu_reasons(compat, release, Host(cards=(card,), driver=query.driver, system=system))
 
 
 def _build_row(

@@ -10,18 +10,18 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.findings import Cause
 
-__all__ = ["Card", "Caveat", "Host", "Reason"]
+__all__ = ["Caveat", "Gpu", "Host", "Reason"]
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class Gpu:
     """A GPU that the release must support."""
 
     name: str
     """The name from the user or the driver; "compute capability 8.6" if only the capability is known."""
     capability: str
     """The compute capability, such as "8.6"."""
-    others: tuple[str, ...] = ()
+    other_capabilities: tuple[str, ...] = ()
     """Other compute capabilities of GPUs with this name, if the name is ambiguous."""
 
 
@@ -32,7 +32,7 @@ class Host:
     A value that is None or empty is not known, and nothing is concluded from it.
     """
 
-    cards: tuple[Card, ...] = ()
+    cards: tuple[Gpu, ...] = ()
     driver: str | None = None
     """The driver version, or a driver branch such as "550"."""
     system: str = "Linux"
@@ -41,12 +41,12 @@ class Host:
     python: str | None = None
     """The minor version of the examined Python, such as `"3.11"`."""
     cpu_flags: frozenset[str] = frozenset()
-    wsl: bool = False
-    engine: bool | None = None
+    is_wsl: bool = False
+    has_engine: bool | None = None
     """Whether a container engine is available; None if that is not known."""
-    shown: bool = False
+    has_driver_gpus: bool = False
     """Whether the driver itself reports the GPUs. It then supports them, whatever the tables say."""
-    no_card: bool = False
+    has_no_gpu: bool = False
     """Whether the PCI bus was examined and has no NVIDIA GPU."""
 
     @property
@@ -90,5 +90,5 @@ class Caveat:
     cause: Cause
     text: str
     source: str
-    serious: bool = True
+    is_serious: bool = True
     """Whether the caveat is a reason to prefer another option."""

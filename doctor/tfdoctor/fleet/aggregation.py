@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GatheredResults", "Profile"]
 
-OWN_NAME = "<host>"
+HOST_PLACEHOLDER = "<host>"
 """Placeholder for a host's own name in its values."""
 MIN_NAME_CHARS = 3
 """Shortest host name, in characters, that is replaced in values."""
@@ -101,7 +101,7 @@ def _replace_host_name(value: str | None, name: str) -> str | None:
     short = name.partition(".")[0]
     for host_name in (name, short):
         if len(host_name) >= MIN_NAME_CHARS and host_name in value:
-            value = value.replace(host_name, OWN_NAME)
+            value = value.replace(host_name, HOST_PLACEHOLDER)
     return intern(value)
 
 

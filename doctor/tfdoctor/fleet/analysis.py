@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate_fleet", "join_hosts"]
 
-SAME_EVERYWHERE = {
+UNIFORM_VALUES = {
     ("TensorFlow", "TensorFlow"): "TensorFlow",
     ("packages", "nvidia-nccl-cu11"): "NCCL",
     ("packages", "nvidia-nccl-cu12"): "NCCL",
@@ -200,8 +200,8 @@ def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
 
 def _report_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Report different versions of software that must be the same on all hosts of one job."""
-    for software in dict.fromkeys(SAME_EVERYWHERE.values()):
-        keys = [key for key, software_name in SAME_EVERYWHERE.items() if software_name == software]
+    for software in dict.fromkeys(UNIFORM_VALUES.values()):
+        keys = [key for key, software_name in UNIFORM_VALUES.items() if software_name == software]
         hosts_by_version: dict[str, list[str]] = {}
         for profile in profiles:
             for value in filter(None, (profile.values.get(key) for key in keys)):
@@ -230,7 +230,7 @@ def _report_differences(groups: Sequence[Group], reported_hosts: set[str]) -> It
     hosts_by_difference: dict[tuple[Value, str, str], list[str]] = {}
     for group in groups[1:]:
         for key, (value, common) in group.differs.items():
-            if key in SAME_EVERYWHERE:
+            if key in UNIFORM_VALUES:
                 continue
             is_gpu_value = key[0] == "cards" and (ABSENT in (value, common) or is_covered(key[1]))
             if not (is_gpu_value and reported_hosts.issuperset(group.hosts)):

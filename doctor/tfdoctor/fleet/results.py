@@ -16,9 +16,9 @@ MAX_ANSWER_BYTES = 4 << 20
 """Most bytes of one host's output."""
 MAX_VALUES, MAX_CARDS, MAX_CODES = 3000, 64, 100
 MAX_VALUE_CHARS, MAX_NAME_CHARS = 1000, 200
-ENVIRONMENT = ("Python", "its environment")
+ENVIRONMENT_KEY = ("Python", "its environment")
 """Key of the Python environment's location, which is compared only between hosts."""
-SEVERE = ("warning", "error")
+REPORTED_SEVERITIES = ("warning", "error")
 """Severities of the findings whose codes are compared."""
 
 
@@ -74,7 +74,7 @@ def read_result(content: bytes) -> Result:
     values, little = _parse_values(data["values"])
     prefix = _get_text(_get_dict(data, "facts"), "python", "known", "prefix")
     if prefix:
-        values[ENVIRONMENT] = _clean_text(prefix, MAX_VALUE_CHARS)
+        values[ENVIRONMENT_KEY] = _clean_text(prefix, MAX_VALUE_CHARS)
     result = Result(
         usable=usable,
         cause=_parse_cause(verdict.get("cause")),
@@ -127,7 +127,7 @@ def _parse_codes(findings: Any) -> tuple[str, ...]:
     codes = {
         _clean_text(finding.get("code"), 12)
         for finding in findings[:MAX_CODES]
-        if isinstance(finding, dict) and finding.get("severity") in SEVERE
+        if isinstance(finding, dict) and finding.get("severity") in REPORTED_SEVERITIES
     }
     return tuple(sorted(filter(None, codes)))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import LINT
 from tfdoctor.lint import non_python
-from tfdoctor.lint.codes import find_kind, severity_of
+from tfdoctor.lint.codes import find_kind, get_severity
 from tfdoctor.lint.fixes import drop_ambiguous_fixes
-from tfdoctor.lint.notebooks import code_cells, convert_magics
+from tfdoctor.lint.notebooks import convert_magics, list_code_cells
 from tfdoctor.lint.parser import parse
 from tfdoctor.lint.reporter import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
@@ -84,7 +84,7 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
         return _lint_python([(None, text)], target) if _may_matter(text) else ([], None)
     if kind == "notebook":
         try:
-            parts = [(cell.number, _normalize_newlines(cell.source)) for cell in code_cells(text)]
+            parts = [(cell.number, _normalize_newlines(cell.source)) for cell in list_code_cells(text)]
         except ValueError as error:
             return [], f"{error}"
         return _lint_python(parts, target)
@@ -112,12 +112,12 @@ def _may_matter(text: str) -> bool:
 def _lint_other(text: str, kind: str) -> list[LintProblem]:
     """Return the findings in a file that is not Python. Raise ValueError if it cannot be parsed."""
     if kind == "dockerfile":
-        return non_python.dockerfile(text)
+        return non_python.lint_dockerfile(text)
     if kind == "yaml":
-        return non_python.yaml_text(text)
+        return non_python.lint_yaml(text)
     if kind == "env":
-        return non_python.env_file(text)
-    return non_python.shell(text, job=kind == "job" or "#SBATCH" in text[:4000])
+        return non_python.lint_env_file(text)
+    return non_python.lint_shell(text, job=kind == "job" or "#SBATCH" in text[:4000])
 
 
 def _lint_python(
@@ -138,7 +138,7 @@ def _lint_python(
         for number, source in parts
     ]
     evaluator = Evaluator(target, full_text)
-    evaluator.python_2 = any(tree.old for _, _, tree in trees)
+    evaluator.is_python_2 = any(tree.is_python_2 for _, _, tree in trees)
     evaluator.tf_names = {"tf", *_find_tf_names(full_text)} if "tensorflow" in full_text else set()
     loaded_names = [
         frozenset(
@@ -156,12 +156,16 @@ def _lint_python(
         evaluator.names_loaded = loaded_names[index] if number is not None else frozenset()
         count_before = len(evaluator.problems)
         try:
-            evaluator.cell(tree.root.body, number, source.split("\n"))
+            evaluator.evaluate_cell(tree.root.body, number, source.split("\n"))
         except RecursionError:
             reason = reason or "it is nested too deep to be read as a whole"
         lines_before += source.count("\n") + 1
-        if tree.broken and len(evaluator.problems) == count_before:
-            location = f"cell {number}, line {tree.broken}" if number is not None else f"line {tree.broken}"
+        if tree.first_error_line and len(evaluator.problems) == count_before:
+            location = (
+                f"cell {number}, line {tree.first_error_line}"
+                if number is not None
+                else f"line {tree.first_error_line}"
+            )
             reason = reason or f"{location} is not Python; what is around it was read"
     try:
         evaluator.evaluate_uncalled()
@@ -218,7 +222,7 @@ def _finish_problems(
         if names is None or problem.name in names:
             continue
         finished.append(
-            replace(problem, source=source, code=LINT[problem.name], severity=severity_of(problem.name))
+            replace(problem, source=source, code=LINT[problem.name], severity=get_severity(problem.name))
         )
     return sorted(
         finished, key=lambda problem: (problem.cell or 0, problem.line, problem.column, problem.code)

@@ -7,11 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.clusters import Clusters
-from tfdoctor.lint.configs import CONFIGS, Configs
+from tfdoctor.lint.configs import KINDS_BY_OPTIONS_CLASS, Configs
 from tfdoctor.lint.devices import Devices
 from tfdoctor.lint.known_names import guess_function
 from tfdoctor.lint.reporter import MAX_TEXT_CHARS
-from tfdoctor.lint.values import ClassValue, Const, Many, Map, Obj, Path, Seq, constant
+from tfdoctor.lint.values import ClassValue, Const, Many, Map, Obj, Path, Seq, get_constant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
@@ -123,7 +123,7 @@ class Checks(Configs, Devices, Clusters):
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.graph = target.old or (
+        self.graph = target.is_tf1 or (
             re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
             or (
                 target.tf is None
@@ -132,10 +132,12 @@ class Checks(Configs, Devices, Clusters):
         )
         if "enable_eager_execution(" in text:
             self.graph = False
-        self.versioned = re.search(r"\b(?:tf|tensorflow)\.(?:__version__|VERSION)\b", text) is not None and (
+        self.tests_tf_version = re.search(
+            r"\b(?:tf|tensorflow)\.(?:__version__|VERSION)\b", text
+        ) is not None and (
             re.search(r"\bif\b[^\n]{0,200}(?:__version__|VERSION|[vV]ersion)", text) is not None
         )
-        self.other_backend = (
+        self.has_other_backend = (
             re.search(r"KERAS_BACKEND['\"]?\]?\s*[=,:]\s*['\"](?!tensorflow)", text) is not None
         )
         self.sessions: list[bool | None] = []
@@ -143,7 +145,7 @@ class Checks(Configs, Devices, Clusters):
 
     # ---------------------------------------------------------------- TensorFlow names
 
-    def api_name(self, value: Any) -> str | None:
+    def find_api_name(self, value: Any) -> str | None:
         """Return the TensorFlow name of a value, without "tensorflow.", "compat.v1." and "compat.v2.".
 
         None if the value does not come from TensorFlow.
@@ -164,15 +166,20 @@ class Checks(Configs, Devices, Clusters):
             return
         name = path[11:]  # without "tensorflow."
         if name.startswith(("python", "core", "compat", "keras", "examples", "tools", "_api", "lite")):
-            if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guarded:
+            if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guard_depth:
                 self.check_function_name(name.removeprefix("compat.v1."), node)
             return
-        if not self.guarded:
+        if not self.guard_depth:
             self.check_function_name(name, node)
-        if self.guarded or not sure or self.versioned or (self.target.tf is None and self.python_2):
+        if (
+            self.guard_depth
+            or not sure
+            or self.tests_tf_version
+            or (self.target.tf is None and self.is_python_2)
+        ):
             return
         names = self.names
-        if self.target.old:
+        if self.target.is_tf1:
             if name in names.added:
                 self.report(
                     "removed-api",
@@ -221,7 +228,7 @@ class Checks(Configs, Devices, Clusters):
 
     # ---------------------------------------------------------------- conditions
 
-    def asks_version(self, node: Any) -> bool:
+    def tests_version(self, node: Any) -> bool:
         """Return whether a condition seems to test the TensorFlow version."""
         return any(
             (isinstance(child, ast.Attribute) and _VERSION_TEST.search(child.attr) is not None)
@@ -229,7 +236,7 @@ class Checks(Configs, Devices, Clusters):
             for child in ast.walk(node)
         )
 
-    def asks_single(self, node: Any) -> bool:
+    def tests_single_gpu(self, node: Any) -> bool:
         """Return whether a condition compares something with 1, such as `len(gpus) == 1`."""
         return any(
             isinstance(child, ast.Compare)
@@ -238,13 +245,13 @@ class Checks(Configs, Devices, Clusters):
             for child in ast.walk(node)
         )
 
-    def asks_gpus(self, node: Any) -> bool:
+    def tests_gpus(self, node: Any) -> bool:
         """Return whether a condition tests that there are GPUs: `gpus`, or `len(gpus)` in a comparison."""
         if isinstance(node, ast.Name):
-            value = self.look(node.id)
+            value = self.look_up(node.id)
             return isinstance(value, Obj) and value.kind == "gpus"
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call) and node.left.args:
-            return self.asks_gpus(node.left.args[0])
+            return self.tests_gpus(node.left.args[0])
         return False
 
     @staticmethod
@@ -266,35 +273,35 @@ class Checks(Configs, Devices, Clusters):
         result = self.evaluate_environ_call(func.name, node, args, keywords)
         if result is not NotImplemented:
             return result
-        name = self.api_name(func)
+        name = self.find_api_name(func)
         if name is None:
             keras = func.name if func.name.startswith(("keras.", "tf_keras.")) else None
             if keras is not None:
-                return self.keras_call(keras, node, args)
+                return self.evaluate_keras_call(keras, node, args)
             if func.name in ("range", "xrange"):
-                return self.range_of(args)
+                return self.evaluate_range(args)
             if func.name == "enumerate" and args:
                 return Obj("enumerated", args[0])
             if func.name in ("list", "tuple", "sorted", "str") and len(args) == 1:
-                return args[0] if func.name != "str" else self.as_text(args[0])
+                return args[0] if func.name != "str" else self.evaluate_str(args[0])
             if func.name == "len":
                 return Obj("count", args[0]) if args else None
             if (
                 func.name == "getattr"
                 and len(args) > 1
                 and isinstance(args[0], Path)
-                and isinstance(constant(args[1]), str)
+                and isinstance(get_constant(args[1]), str)
             ):
-                return Path(f"{args[0].name}.{constant(args[1])}", sure=False)
+                return Path(f"{args[0].name}.{get_constant(args[1])}", is_certain=False)
             if func.name == "json.dumps" and args:
                 return Obj("json", args[0])
             return None
         self.check_keywords(name, node)
-        return self.tf_call(name, node, args, keywords)
+        return self.evaluate_tf_call(name, node, args, keywords)
 
-    def tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Check a call of a TensorFlow function. Return its value, or None if unknown."""
-        if name in CONFIGS:
+        if name in KINDS_BY_OPTIONS_CLASS:
             return self.make_config(name, node, keywords)
         if name in _SESSION_CLASSES:
             config = keywords.get("config", args[2] if len(args) > 2 else None)
@@ -316,7 +323,7 @@ class Checks(Configs, Devices, Clusters):
             "config.get_visible_devices",
         ):
             kind = args[0] if args else keywords.get("device_type")
-            return Obj("gpus") if constant(kind) == "GPU" else None
+            return Obj("gpus") if get_constant(kind) == "GPU" else None
         if name in _CONFIGURATIONS:
             self.check_configuration(name, node, args, keywords)
             return None
@@ -329,14 +336,14 @@ class Checks(Configs, Devices, Clusters):
             self.check_gpu_count(node, args, keywords)
             return None
         if name == "train.ClusterSpec":
-            return self.cluster_spec(node, args, keywords)
+            return self.evaluate_cluster_spec(node, args, keywords)
         if name in ("train.Server", "distribute.Server"):
-            self.server(node, args, keywords)
+            self.check_server(node, args, keywords)
             return None
         if name == "device":
             return Obj("device", args[0] if args else keywords.get("device_name"))
         if name.startswith("keras."):
-            return self.keras_call(name, node, args)
+            return self.evaluate_keras_call(name, node, args)
         self.check_pinned_operation(name, node, args, keywords)
         if not self.graph and (
             name in _GPU_OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM_OPERATIONS
@@ -344,7 +351,7 @@ class Checks(Configs, Devices, Clusters):
             self.note_gpu_use(node)
         return None
 
-    def keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
+    def evaluate_keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
         """Check a call of a Keras function. Return its value, or None if unknown."""
         if _BUILT_MODELS.search(name) and not self.graph:
             self.note_gpu_use(node)
@@ -372,7 +379,7 @@ class Checks(Configs, Devices, Clusters):
             if method is not None:
                 return self.run(method, args, {k: v for k, v in keywords.items() if k})
         if isinstance(base, Map):
-            return self.map_method(base, name, node, args, keywords)
+            return self.evaluate_map_method(base, name, node, args, keywords)
         if isinstance(base, Seq) and name == "append" and args and node.args:
             base.items.append(args[0])
             base.nodes.append(node.args[0])
@@ -389,7 +396,7 @@ class Checks(Configs, Devices, Clusters):
                 and all(isinstance(item, Const) and isinstance(item.value, str) for item in argument.items)
                 and sum(len(base.value) + len(item.value) for item in argument.items) <= MAX_TEXT_CHARS
             ):
-                self.spend(len(argument.items))
+                self.count_work(len(argument.items))
                 return Const(base.value.join(item.value for item in argument.items))
             return Obj("text")
         if (
@@ -420,23 +427,23 @@ class Checks(Configs, Devices, Clusters):
         )
         if values is None:
             return Obj("text")
-        self.spend(len(values) * len(text))
+        self.count_work(len(values) * len(text))
         if sum(map(len, map(str, values))) + len(values) * len(text) > MAX_TEXT_CHARS:
             return Obj("text")
         texts = [text.replace("{0}", "{}").replace("{}", str(item)) for item in values]
         return Const(texts[0]) if len(texts) == 1 else Many(texts)
 
     @staticmethod
-    def as_text(value: Any) -> Any:
+    def evaluate_str(value: Any) -> Any:
         """Return the value of `str(value)`."""
         if isinstance(value, Const):
             return Const(str(value.value))
         return Many([str(item) for item in value.values]) if isinstance(value, Many) else Obj("text")
 
     @staticmethod
-    def range_of(args: list[Any]) -> Any:
+    def evaluate_range(args: list[Any]) -> Any:
         """Return the values of `range(…)`. None if there are more than 64, a step is given or a bound is unknown."""
-        bounds = [constant(bound) for bound in args]
+        bounds = [get_constant(bound) for bound in args]
         if (
             bounds
             and all(isinstance(bound, int) and not isinstance(bound, bool) for bound in bounds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.cluster.addresses import parse_address
 from tfdoctor.cluster.reader import parse_index
 from tfdoctor.lint.reporter import Reporter
-from tfdoctor.lint.values import Const, Map, Obj, Seq, constant
+from tfdoctor.lint.values import Const, Map, Obj, Seq, get_constant
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Clusters", "check_address", "problems_of"]
+__all__ = ["Clusters", "check_address", "iter_problems"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
 """Characters of an address that is a template or a shell variable."""
@@ -34,7 +34,7 @@ def check_address(text: str) -> str | None:
     return f"The address {clean_line(text, limit=70)!r} is not HOST:PORT: {fault}." if fault else None
 
 
-def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
+def iter_problems(config: Any) -> Iterator[tuple[str, str, str]]:
     """Yield (kind of finding, message, text at its position) for each problem in a parsed TF_CONFIG."""
     if not isinstance(config, dict):
         return
@@ -93,26 +93,26 @@ class Clusters(Reporter):
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.started: set[tuple[str, int]] = set()
+        self.started_tasks: set[tuple[str, int]] = set()
         """(job, index) of each task that the file starts."""
 
-    def cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Return the value of a call of ClusterSpec. None if its argument is unknown."""
         argument = args[0] if args else keywords.get("cluster")
         if isinstance(argument, Obj) and argument.kind == "cluster":
             return argument
         if not isinstance(argument, Map):
             return None
-        return Obj("cluster", self.jobs(argument), node)
+        return Obj("cluster", self.check_jobs(argument), node)
 
-    def jobs(self, given: Map) -> dict[str, Collection[int] | None]:
+    def check_jobs(self, given: Map) -> dict[str, Collection[int] | None]:
         """Check the addresses of a cluster. Return the task indices of each job.
 
         The key "" means that not all jobs are known. None as indices means that those of the job are unknown.
         """
-        jobs: dict[str, Collection[int] | None] = {} if given.whole else {"": None}
+        jobs: dict[str, Collection[int] | None] = {} if given.is_complete else {"": None}
         for key, value, _, value_node in given.entries:
-            name = constant(key)
+            name = get_constant(key)
             if not isinstance(name, str):
                 jobs[""] = None
                 continue
@@ -120,56 +120,56 @@ class Clusters(Reporter):
             members = (
                 value.items if isinstance(value, Seq) else value.entries if isinstance(value, Map) else ()
             )
-            self.spend(16 * len(members))
+            self.count_work(16 * len(members))
             if isinstance(value, Seq):
                 jobs[name] = range(len(value.items))
                 for item, item_node in zip(value.items, value.nodes, strict=False):
-                    self.address(item, item_node)
+                    self.check_task_address(item, item_node)
             elif isinstance(value, Map):
                 for _, item, _, item_node in value.entries:
-                    self.address(item, item_node)
-            elif isinstance(constant(value), str):
-                self.address(value, value_node)
+                    self.check_task_address(item, item_node)
+            elif isinstance(get_constant(value), str):
+                self.check_task_address(value, value_node)
         return jobs
 
-    def address(self, value: Any, node: Any) -> None:
+    def check_task_address(self, value: Any, node: Any) -> None:
         """Report a task address that is not HOST:PORT."""
-        text = constant(value)
+        text = get_constant(value)
         problem = check_address(text) if isinstance(text, str) else None
         if problem is not None:
             self.report("cluster-address", node, problem)
 
-    def server(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_server(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Report a call of Server whose task does not exist or is started twice."""
         cluster = args[0] if args else keywords.get("server_or_cluster_def")
         if isinstance(cluster, Map):
-            cluster = Obj("cluster", self.jobs(cluster))
-        job = constant(args[1] if len(args) > 1 else keywords.get("job_name"))
-        index = constant(args[2] if len(args) > 2 else keywords.get("task_index"))
+            cluster = Obj("cluster", self.check_jobs(cluster))
+        job = get_constant(args[1] if len(args) > 1 else keywords.get("job_name"))
+        index = get_constant(args[2] if len(args) > 2 else keywords.get("task_index"))
         if not (isinstance(cluster, Obj) and cluster.kind == "cluster"):
             return
         if "" not in cluster.data:
             problem = check_task(cluster.data, job, index)
             if problem is not None:
                 self.report("cluster-task", node, problem)
-        if isinstance(job, str) and isinstance(index, int) and not self.maybe and not self.uncalled:
-            if (job, index) in self.started:
+        if isinstance(job, str) and isinstance(index, int) and not self.branch_depth and not self.is_uncalled:
+            if (job, index) in self.started_tasks:
                 self.report("cluster-task", node, f"The task {job}:{index} is started twice.")
-            self.started.add((job, index))
+            self.started_tasks.add((job, index))
 
-    def tf_config(self, value: Any, node: Any) -> None:
+    def check_tf_config(self, value: Any, node: Any) -> None:
         """Check a value of TF_CONFIG: a JSON text, or the result of json.dumps."""
         if isinstance(value, Const) and isinstance(value.value, str):
-            self.spend(4 * len(value.value))
+            self.count_work(4 * len(value.value))
             try:
                 parsed_config = json.loads(value.value)
             except (ValueError, RecursionError):
                 return
-            for name, message, _ in problems_of(parsed_config):
+            for name, message, _ in iter_problems(parsed_config):
                 self.report(name, node, message)
         elif isinstance(value, Obj) and value.kind == "json" and isinstance(value.data, Map):
             parts = {
-                constant(key): (member, task_node)
+                get_constant(key): (member, task_node)
                 for key, member, _, task_node in value.data.entries
                 if isinstance(key, Const)
             }
@@ -177,10 +177,10 @@ class Clusters(Reporter):
             task, task_node = parts.get("task", (None, None))
             if not isinstance(cluster, Map):
                 return
-            jobs = self.jobs(cluster)
+            jobs = self.check_jobs(cluster)
             if isinstance(task, Map) and "" not in jobs:
                 member = {
-                    constant(key): constant(item)
+                    get_constant(key): get_constant(item)
                     for key, item, _, _ in task.entries
                     if isinstance(key, Const)
                 }

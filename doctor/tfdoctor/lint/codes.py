@@ -6,7 +6,7 @@ from tfdoctor.causes.codes import LINT
 from tfdoctor.findings import Severity
 from tfdoctor.records import dataclass
 
-__all__ = ["KINDS", "Kind", "find_kind", "severity_of"]
+__all__ = ["KINDS", "Kind", "find_kind", "get_severity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ _SEVERITIES = {kind.name: kind.severity for kind in KINDS}
 _NAMES_BY_CODE_OR_NAME = {word: name for name, code in LINT.items() for word in (name, code.lower())}
 
 
-def severity_of(name: str) -> Severity:
+def get_severity(name: str) -> Severity:
     """Return the severity of the kind of finding with this name."""
     return _SEVERITIES.get(name, Severity.ERROR)
 

@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import Environ
-from tfdoctor.lint.known_names import FIELDS, guess_option, relevant
-from tfdoctor.lint.values import ClassValue, Const, Map, Obj, Path, Seq, constant
+from tfdoctor.lint.known_names import OPTIONS_BY_OWNER, guess_option, is_relevant
+from tfdoctor.lint.values import ClassValue, Const, Map, Obj, Path, Seq, get_constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CONFIGS", "Configs"]
+__all__ = ["KINDS_BY_OPTIONS_CLASS", "Configs"]
 
-CONFIGS = {"ConfigProto": "config", "GPUOptions": "options"}
+KINDS_BY_OPTIONS_CLASS = {"ConfigProto": "config", "GPUOptions": "options"}
 """The `Obj.kind` of an instance of each options class."""
 
 
@@ -25,11 +25,11 @@ class Configs(Environ):
     @cached_property
     def names_configs(self) -> bool:
         """Whether the text contains the name of an options class."""
-        return any(name in self.text for name in CONFIGS)
+        return any(name in self.text for name in KINDS_BY_OPTIONS_CLASS)
 
     def check_keywords(self, name: str, node: Any) -> None:
         """Check the keyword arguments of a call for misspelt options."""
-        if name not in FIELDS:
+        if name not in OPTIONS_BY_OWNER:
             return
         for keyword in node.keywords:
             suggestion = guess_option(name, keyword.arg) if keyword.arg else None
@@ -50,12 +50,12 @@ class Configs(Environ):
         """
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
         if "allow_soft_placement" in keywords:
-            soft = constant(keywords["allow_soft_placement"])
+            soft = get_constant(keywords["allow_soft_placement"])
             data["soft"] = bool(soft)
             data["known"] = data["known"] and soft is not None
-        return Obj(CONFIGS[name], data, node)
+        return Obj(KINDS_BY_OPTIONS_CLASS[name], data, node)
 
-    def attribute(self, base: Any, node: ast.Attribute) -> Any:
+    def evaluate_attribute(self, base: Any, node: ast.Attribute) -> Any:
         """Return the value of an attribute of a value that is not a module. None if unknown."""
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
@@ -77,7 +77,7 @@ class Configs(Environ):
         return None
 
     def check_option(self, owner: str | None, node: ast.Attribute) -> None:
-        """Report a misspelt option. `owner` is a key of `FIELDS`; None or "" means that it is unknown."""
+        """Report a misspelt option. `owner` is a key of `OPTIONS_BY_OWNER`; None or "" means that it is unknown."""
         suggestion = guess_option(owner, node.attr) if owner else None
         if suggestion is None:
             return
@@ -98,10 +98,10 @@ class Configs(Environ):
                 base.name == "os"
                 and target.attr == "environ"
                 and isinstance(value, Map)
-                and not value.environment
+                and not value.is_environ_copy
             ):
                 for key, _, key_node, _ in value.entries:
-                    if isinstance(constant(key), str) and relevant(constant(key)):
+                    if isinstance(get_constant(key), str) and is_relevant(get_constant(key)):
                         self.report(
                             "variable-set-wrongly",
                             key_node or target,
@@ -110,13 +110,13 @@ class Configs(Environ):
                         )
                         break
             elif base.name == "os.environ":
-                self.set_as_attribute(target)
+                self.report_attribute(target)
             return
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind) or base.data
             self.check_option(owner, target)
             if base.kind == "config" and target.attr == "allow_soft_placement":
-                soft = constant(value)
+                soft = get_constant(value)
                 base.data["soft"] = bool(soft)
                 base.data["known"] = base.data["known"] and soft is not None
 
@@ -203,8 +203,16 @@ class Configs(Environ):
             inner: Any = node.func.value
             while isinstance(inner, ast.Attribute):
                 inner = inner.value
-            return node.func.attr in CONFIGS and isinstance(inner, ast.Name) and inner.id in self.tf_names
-        return isinstance(node.func, ast.Name) and node.func.id in CONFIGS and node.func.id in self.tf_names
+            return (
+                node.func.attr in KINDS_BY_OPTIONS_CLASS
+                and isinstance(inner, ast.Name)
+                and inner.id in self.tf_names
+            )
+        return (
+            isinstance(node.func, ast.Name)
+            and node.func.id in KINDS_BY_OPTIONS_CLASS
+            and node.func.id in self.tf_names
+        )
 
 
 def _iter_scope(body: Any) -> Iterator[Any]:

@@ -7,12 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.reporter import Reporter
-from tfdoctor.lint.values import Many, Obj, Seq, constant
+from tfdoctor.lint.values import Many, Obj, Seq, get_constant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Devices", "device_of"]
+__all__ = ["Devices", "parse_device"]
 
 _DEVICE_TYPES = ("CPU", "GPU", "XLA_CPU", "XLA_GPU", "TPU", "TPU_SYSTEM", "COMPOSITE", "CUSTOM", "EPU", "NPU")
 _PART = re.compile(
@@ -72,7 +72,7 @@ _GPU_NAMES = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
 """Names in the iterable of a loop over GPUs."""
 
 
-def device_of(text: str) -> tuple[str, int | None] | None:
+def parse_device(text: str) -> tuple[str, int | None] | None:
     """Parse a device name such as "/job:worker/device:GPU:0". Return (type in capitals, index).
 
     The type is "" if the name has only a job, a replica or a task. The index is None if it is missing or "*". Return
@@ -98,25 +98,25 @@ class Devices(Reporter):
     A tower is a copy of the model that a loop builds for each GPU.
     """
 
-    visible: int | None
+    visible_gpus: int | None
     """The number of visible GPUs. None if unknown."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
+        self.growth_calls: list[tuple[Any, Any, int | None, list[str]]] = []
         """(node, GPU index, cell number, lines of the cell) for each call that sets memory growth for one GPU."""
         self.growth_on_all = False
         """Whether memory growth is, or may be, set for all GPUs."""
         self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
         """The result of `_inspect_tower_loop` for each loop, by the id of its node."""
-        self.pins: list[tuple[Any, str, int | None, list[str]]] = []
+        self.pinned_operations: list[tuple[Any, str, int | None, list[str]]] = []
         """(node, name, cell number, lines of the cell) for each CPU operation that is pinned to a GPU."""
-        self.split = (
+        self.splits_gpus = (
             re.search(r"set_(?:logical|virtual)_device_configuration|VirtualDevice|device_count", text)
             is not None
         )
         """Whether the text seems to split GPUs into logical devices, so that there are more of them."""
-        self.chosen = re.search(r"set_visible_devices|visible_device_list", text) is not None
+        self.selects_gpus = re.search(r"set_visible_devices|visible_device_list", text) is not None
         """Whether the text selects the visible GPUs."""
         self.sessions: list[bool | None] = []
         """Whether each session uses soft placement. None if unknown."""
@@ -139,15 +139,15 @@ class Devices(Reporter):
 
     def check_device_names(self, value: Any, node: Any) -> None:
         """Check all values that the argument of tf.device can have."""
-        texts = value.values if isinstance(value, Many) else [constant(value)]
-        self.spend(8 * len(texts))
+        texts = value.values if isinstance(value, Many) else [get_constant(value)]
+        self.count_work(8 * len(texts))
         for text in texts:
             if isinstance(text, str):
                 self.check_device(text, node)
 
     def check_device(self, text: str, node: Any) -> None:
         """Report a text that is not a device name, or that names a GPU that does not exist."""
-        device = device_of(text)
+        device = parse_device(text)
         if device is None:
             self.report(
                 "no-such-device",
@@ -158,9 +158,9 @@ class Devices(Reporter):
         kind, index = device
         is_remote = re.search(r"(?i)/?(?:job|task):", text) is not None
         gpus = self.target.gpus
-        if kind == "GPU" and index is not None and not self.split and not is_remote:
-            if self.visible is not None and index >= self.visible and not self.maybe:
-                count = f"{self.visible} GPU{'s' if self.visible != 1 else ''}"
+        if kind == "GPU" and index is not None and not self.splits_gpus and not is_remote:
+            if self.visible_gpus is not None and index >= self.visible_gpus and not self.branch_depth:
+                count = f"{self.visible_gpus} GPU{'s' if self.visible_gpus != 1 else ''}"
                 self.report(
                     "no-such-device",
                     node,
@@ -175,8 +175,8 @@ class Devices(Reporter):
 
     def check_towers(self, device: Any, node: Any) -> None:
         """Report a loop over towers that puts all of them on the same GPU."""
-        text = constant(device)
-        parsed = device_of(text) if isinstance(text, str) else None
+        text = get_constant(device)
+        parsed = parse_device(text) if isinstance(text, str) else None
         if parsed is None or parsed[0] != "GPU" or not self.loops:
             return
         loop = self.loops[-1]
@@ -265,29 +265,35 @@ class Devices(Reporter):
         if not name.endswith("set_memory_growth"):
             return
         device = args[0] if args else keywords.get("device")
-        enabled = constant(args[1] if len(args) > 1 else keywords.get("enable"))
+        enabled = get_constant(args[1] if len(args) > 1 else keywords.get("enable"))
         if enabled is False:
             return
         if isinstance(device, Obj) and device.kind == "gpu" and device.data is not None:
             if device.data == "each":
                 self.growth_on_all = True
             else:
-                self.growth.append((node, device.data, self.cell_number, self.lines))
-                if self.single:
+                self.growth_calls.append((node, device.data, self.cell_number, self.lines))
+                if self.has_single_gpu:
                     self.growth_on_all = True
         else:
             self.growth_on_all = True  # the GPU is unknown
 
     def report_growth(self) -> None:
         """Report memory growth that is set for some GPUs only. Call this at the end of the file."""
-        indices = {index for _, index, _, _ in self.growth}
-        if not self.growth or self.growth_on_all or self.chosen or self.visible == 1 or self.target.gpus == 1:
+        indices = {index for _, index, _, _ in self.growth_calls}
+        if (
+            not self.growth_calls
+            or self.growth_on_all
+            or self.selects_gpus
+            or self.visible_gpus == 1
+            or self.target.gpus == 1
+        ):
             return
-        gpu_count = self.target.gpus or self.visible
+        gpu_count = self.target.gpus or self.visible_gpus
         numbers = {item for item in indices if isinstance(item, int)}
         if len(indices) > 1 and (gpu_count is None or len(numbers) >= gpu_count):
             return
-        for node, _, cell, lines in self.growth:
+        for node, _, cell, lines in self.growth_calls:
             self.cell_number, self.lines = cell, lines
             self.report(
                 "growth-not-on-all",
@@ -301,7 +307,7 @@ class Devices(Reporter):
     def check_strategy(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Report hard-coded devices, or a hard-coded number of GPUs, that a strategy would find by itself."""
         for key in ("num_gpus", "num_gpus_per_worker"):
-            if isinstance(constant(keywords.get(key)), int):
+            if isinstance(get_constant(keywords.get(key)), int):
                 self.report(
                     "hard-coded-devices",
                     node,
@@ -314,13 +320,13 @@ class Devices(Reporter):
         devices = args[0] if args else keywords.get(key)
         if not isinstance(devices, Seq):
             return
-        texts = [constant(item) for item in devices.items]
-        self.spend(16 * len(texts))
+        texts = [get_constant(item) for item in devices.items]
+        self.count_work(16 * len(texts))
         if not texts or not all(isinstance(item, str) for item in texts):
             return
         for text, item_node in zip(texts, devices.nodes, strict=False):
             self.check_device(text, item_node)
-        device_types = [device_of(text) for text in texts]
+        device_types = [parse_device(text) for text in texts]
         if any(item is not None and item[0] == "GPU" for item in device_types):
             self.report(
                 "hard-coded-devices",
@@ -331,7 +337,7 @@ class Devices(Reporter):
     def check_gpu_count(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Report a hard-coded number of GPUs, as in `multi_gpu_model(model, gpus=4)`."""
         count = args[1] if len(args) > 1 else keywords.get("gpus")
-        if isinstance(constant(count), int) or any(
+        if isinstance(get_constant(count), int) or any(
             keyword.arg == "gpus"
             and isinstance(keyword.value, ast.Constant)
             and isinstance(keyword.value.value, int)
@@ -347,15 +353,15 @@ class Devices(Reporter):
 
     def check_pinned_operation(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Record a graph operation without a GPU kernel that is pinned to a GPU with tf.device."""
-        device = constant(self.devices[-1]) if self.devices else None
-        parsed = device_of(device) if isinstance(device, str) else None
+        device = get_constant(self.devices[-1]) if self.devices else None
+        parsed = parse_device(device) if isinstance(device, str) else None
         if not self.graph or parsed is None or parsed[0] != "GPU":
             return
         is_cpu_only = name in _CPU_OPERATIONS or _CPU_OPERATION_PATHS.match(name) is not None
         if name in ("Variable", "get_variable", "constant", "placeholder"):
             is_cpu_only = self.has_cpu_dtype(name, node, args, keywords)
         if is_cpu_only:
-            self.pins.append((node, name, self.cell_number, self.lines))
+            self.pinned_operations.append((node, name, self.cell_number, self.lines))
 
     def has_cpu_dtype(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
         """Return whether a variable, constant or placeholder has a type without a GPU kernel."""
@@ -376,16 +382,20 @@ class Devices(Reporter):
             return kind == "string" or (kind in _CPU_DTYPES and name in ("Variable", "get_variable"))
         value = args[0] if args else keywords.get("initial_value", keywords.get("value"))
         first = value.items[0] if isinstance(value, Seq) and value.items else value
-        content = constant(first)
+        content = get_constant(first)
         if isinstance(content, str):
             return name in ("Variable", "constant")
         return name == "Variable" and isinstance(content, int)
 
     def report_pins(self) -> None:
         """Report the recorded operations if no session uses soft placement. Call this at the end of the file."""
-        if not self.pins or not self.sessions or any(soft is not False for soft in self.sessions):
+        if (
+            not self.pinned_operations
+            or not self.sessions
+            or any(soft is not False for soft in self.sessions)
+        ):
             return
-        for node, name, cell, lines in self.pins:
+        for node, name, cell, lines in self.pinned_operations:
             self.cell_number, self.lines = cell, lines
             self.report(
                 "no-soft-placement",

@@ -7,21 +7,27 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.known_names import AT_IMPORT, AT_START, AT_USE, guess_variable, relevant
+from tfdoctor.lint.known_names import (
+    READ_AT_FIRST_USE,
+    READ_AT_IMPORT,
+    READ_AT_START,
+    guess_variable,
+    is_relevant,
+)
 from tfdoctor.lint.models import Fix
 from tfdoctor.lint.reporter import Reporter
-from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
+from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, get_constant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["EXPORTS", "Environ", "find_lone_assignment"]
+__all__ = ["EXPORT_COMMAND", "Environ", "find_lone_assignment"]
 
 _CHILD_START = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
     r"\bProcess\(|\bProcessPoolExecutor\b|\bpexpect\b|\bcheck_call\b|\bcheck_output\b|^\s*!|^\s*%%(?:bash|sh)\b"
 )
-EXPORTS = re.compile(
+EXPORT_COMMAND = re.compile(
     r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})="
 )
 """The beginning of a shell command that sets a variable. One of the two groups is its name."""
@@ -39,7 +45,7 @@ def find_lone_assignment(command: str) -> str | None:
     for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
         if not part.strip():
             continue
-        match = EXPORTS.match(part)
+        match = EXPORT_COMMAND.match(part)
         if match is None:
             return None
         rest = part[match.end() :].strip()
@@ -57,23 +63,21 @@ class Environ(Reporter):
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
+        self.set_names = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
         """The variables that the text sets."""
         self.names_read: set[str] = set()
         """The variables that the text both sets and reads."""
-        self.visible: int | None = None
+        self.visible_gpus: int | None = None
         """The number of GPUs that are visible with the CUDA_VISIBLE_DEVICES that the file sets. None if unknown."""
 
     tf_config: Any
     first_line: int
 
     @cached_property
-    def spawns(self) -> list[int]:
+    def child_start_lines(self) -> list[int]:
         """The numbers of the lines that start other programs, which inherit the environment at that time."""
         lines = enumerate(self.text.split("\n"), 1)
         return [number for number, line in lines if _CHILD_START.search(line) and "import" not in line]
-
-    relevant = staticmethod(relevant)
 
     # ---------------------------------------------------------------- variables
 
@@ -83,8 +87,8 @@ class Environ(Reporter):
         `key` is the value of the name, which may be several names. `copy` says that the variable is set in a copy of
         the environment, such as that of a child process.
         """
-        names = key.values if isinstance(key, Many) else [constant(key)]
-        self.spend(16 * (len(names) - 1))
+        names = key.values if isinstance(key, Many) else [get_constant(key)]
+        self.count_work(16 * (len(names) - 1))
         for name in names:
             if isinstance(name, str):
                 self.set_variable(name, node, value, value_node, copy=copy)
@@ -95,9 +99,9 @@ class Environ(Reporter):
             return
         if name == "TF_CONFIG":
             self.tf_config(value, value_node if value_node is not None else node)
-        content = constant(value)
+        content = get_constant(value)
         if (
-            relevant(name)
+            is_relevant(name)
             and isinstance(value, Const)
             and content is not None
             and isinstance(content, (int, float, bool))
@@ -106,9 +110,9 @@ class Environ(Reporter):
                 "variable-set-wrongly",
                 value_node if isinstance(value_node, (ast.Constant, ast.UnaryOp)) else node,
                 f"{name} is set to {content!r}, which is not a string: Python raises TypeError.",
-                fix=self.as_string(value_node, content),
+                fix=self.make_string_fix(value_node, content),
             )
-        elif relevant(name) and (
+        elif is_relevant(name) and (
             (isinstance(value, Const) and content is None) or isinstance(value, (Seq, Map))
         ):
             self.report(
@@ -117,10 +121,12 @@ class Environ(Reporter):
         if copy:
             return
         if name == "CUDA_VISIBLE_DEVICES":
-            self.visible = None
-            if isinstance(content, str) and not self.maybe and not self.uncalled:
+            self.visible_gpus = None
+            if isinstance(content, str) and not self.branch_depth and not self.is_uncalled:
                 devices = [device for device in content.split(",") if device.strip()]
-                self.visible = len(devices) if all(device.strip().isdigit() for device in devices) else None
+                self.visible_gpus = (
+                    len(devices) if all(device.strip().isdigit() for device in devices) else None
+                )
         self.check_late(name, node)
 
     def check_misspelt(self, name: str, node: Any) -> bool:
@@ -130,25 +136,25 @@ class Environ(Reporter):
             return False
         fix = None
         if isinstance(node, ast.Constant) and node.value == name:
-            fix = self.fix_in_quotes(node, name, suggestion)
+            fix = self.make_literal_fix(node, name, suggestion)
         elif isinstance(node, ast.keyword):
             fix = self.make_fix(node.lineno, node.col_offset, node.col_offset + len(name), name, suggestion)
         self.report("misspelt-variable", node, f"Nothing reads {name}; {suggestion} is meant.", fix=fix)
         return True
 
-    def fix_in_quotes(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
+    def make_literal_fix(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
         """Return the fix for a name in a string literal. None unless the name appears in it exactly once."""
         if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
             return None
-        start = self.column(node.lineno, node.col_offset) - 1
-        end = self.column(node.lineno, node.end_col_offset or 0) - 1
+        start = self.find_column(node.lineno, node.col_offset) - 1
+        end = self.find_column(node.lineno, node.end_col_offset or 0) - 1
         text = self.lines[node.lineno - 1][start:end]
         if text.count(name) != 1:
             return None
         offset = node.col_offset + len(text[: text.index(name)].encode())
         return self.make_fix(node.lineno, offset, offset + len(name.encode()), name, suggestion)
 
-    def as_string(self, node: Any, content: Any) -> Fix | None:
+    def make_string_fix(self, node: Any, content: Any) -> Fix | None:
         """Return the fix that puts an integer into quotes. None for any other value."""
         if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(content, (bool, float)):
             return None
@@ -156,9 +162,9 @@ class Environ(Reporter):
 
     def check_late(self, name: str, node: Any) -> None:
         """Report a variable that is set after it was read."""
-        is_inherited = bool(self.spawns) and self.spawns[-1] > self.offset_of(node)
-        if name in AT_START:
-            if not is_inherited and not self.spawns and self.mentions_tensorflow:
+        is_inherited = bool(self.child_start_lines) and self.child_start_lines[-1] > self.find_text_line(node)
+        if name in READ_AT_START:
+            if not is_inherited and not self.child_start_lines and self.mentions_tensorflow:
                 self.report(
                     "variable-set-too-late",
                     node,
@@ -166,13 +172,13 @@ class Environ(Reporter):
                     "on this one. Set it before Python starts.",
                 )
             return
-        if name in AT_IMPORT and self.state.imported and not is_inherited:
+        if name in READ_AT_IMPORT and self.state.imported and not is_inherited:
             self.report(
                 "variable-set-too-late",
                 node,
                 f"{name} is set after the import of tensorflow ({self.state.import_place}). Set it before the import.",
             )
-        elif name in AT_USE and self.state.used and not is_inherited:
+        elif name in READ_AT_FIRST_USE and self.state.used and not is_inherited:
             self.report(
                 "variable-set-too-late",
                 node,
@@ -183,13 +189,13 @@ class Environ(Reporter):
     def mentions_tensorflow(self) -> bool:
         return "tensorflow" in self.text or "keras" in self.text
 
-    def offset_of(self, node: Any) -> int:
+    def find_text_line(self, node: Any) -> int:
         """Return the line number of a node in the text of all cells together."""
         return int(node.lineno) + self.first_line
 
-    def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
+    def check_entries(self, value: Map, node: Any, *, copy: bool = False) -> None:
         """Check all entries of a dict of environment variables. `copy` is as in `check_variable`."""
-        self.spend(16 * len(value.entries))
+        self.count_work(16 * len(value.entries))
         for key, item, key_node, value_node in value.entries:
             self.check_variable(key, key_node if key_node is not None else node, item, value_node, copy=copy)
 
@@ -204,8 +210,10 @@ class Environ(Reporter):
             self.check_variable(key, target.slice, value, value_node)
         elif isinstance(base, Map):
             base.entries.append((key, value, target.slice, value_node))
-            if base.environment or (isinstance(target.value, ast.Name) and "env" in target.value.id.lower()):
-                self.certain = base.environment
+            if base.is_environ_copy or (
+                isinstance(target.value, ast.Name) and "env" in target.value.id.lower()
+            ):
+                self.certain = base.is_environ_copy
                 self.check_variable(key, target.slice, value, value_node, copy=True)
                 self.certain = True
         elif isinstance(base, Seq):
@@ -214,7 +222,7 @@ class Environ(Reporter):
         elif isinstance(target.value, ast.Name) and re.search(
             r"(?:^|_)env(?:iron)?(?:_|$)", target.value.id, re.I
         ):
-            name = constant(key)
+            name = get_constant(key)
             if isinstance(name, str):
                 self.certain = False
                 self.check_misspelt(name, target.slice)
@@ -227,7 +235,7 @@ class Environ(Reporter):
             name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault")
             and target.args
         ):
-            fix = self.as_subscript(target) if name == "os.environ" and len(target.args) == 1 else None
+            fix = self.make_subscript_fix(target) if name == "os.environ" and len(target.args) == 1 else None
             self.report(
                 "variable-set-wrongly",
                 target,
@@ -235,20 +243,20 @@ class Environ(Reporter):
                 fix=fix,
             )
 
-    def as_subscript(self, call: ast.Call) -> Fix | None:
+    def make_subscript_fix(self, call: ast.Call) -> Fix | None:
         """Return the fix that turns `f(key)` into `f[key]`. None if it spans lines or has more brackets."""
         line = call.lineno
         if not line == call.func.end_lineno == call.end_lineno or not 0 < line <= len(self.lines):
             return None
-        start = self.column(line, call.func.end_col_offset or 0) - 1
-        end = self.column(line, call.end_col_offset or 0) - 1
+        start = self.find_column(line, call.func.end_col_offset or 0) - 1
+        end = self.find_column(line, call.end_col_offset or 0) - 1
         old = self.lines[line - 1][start:end]
         match = re.fullmatch(r"\s*\(([^()\[\]]+)\)", old)
         return Fix(line, start + 1, line, end + 1, f"[{match[1]}]", old) if match is not None else None
 
-    def set_as_attribute(self, target: ast.Attribute) -> None:
+    def report_attribute(self, target: ast.Attribute) -> None:
         """Report a variable that is set as an attribute of os.environ."""
-        if relevant(target.attr) or guess_variable(target.attr):
+        if is_relevant(target.attr) or guess_variable(target.attr):
             self.report(
                 "variable-set-wrongly",
                 target,
@@ -259,31 +267,31 @@ class Environ(Reporter):
         """Report `os.environ["X"] == "0"` if it is a whole statement, which was meant as an assignment."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
-            if isinstance(base, Path) and base.name == "os.environ" and isinstance(constant(key), str):
+            if isinstance(base, Path) and base.name == "os.environ" and isinstance(get_constant(key), str):
                 self.report(
                     "variable-set-wrongly",
                     node,
-                    f"This compares {constant(key)} and sets nothing: one = sign.",
+                    f"This compares {get_constant(key)} and sets nothing: one = sign.",
                 )
 
-    def operator(self, left: Any, right: Any, node: Any) -> None:
+    def check_union(self, left: Any, right: Any, node: Any) -> None:
         """Check the new variables in `os.environ | {…}`."""
         if isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
-            self.environ_map(right, node, copy=True)
+            self.check_entries(right, node, copy=True)
 
-    def item(self, base: Any, key: Any, node: Any) -> Any:
+    def get_item(self, base: Any, key: Any, node: Any) -> Any:
         """Return the value of `base[key]`. None if unknown."""
         if isinstance(base, Path):
             if base.name == "os.environ":
-                self.read(key, node.slice)
+                self.check_read(key, node.slice)
             return None
         if isinstance(base, Obj) and base.kind == "gpus":
-            index = constant(key)
+            index = get_constant(key)
             if isinstance(node.slice, ast.Slice):
                 return Obj("gpus", self.evaluate_slice(node.slice))
             return Obj("gpu", index if isinstance(index, int) and not isinstance(index, bool) else None)
         if isinstance(base, Seq):
-            index = constant(key)
+            index = get_constant(key)
             if isinstance(node.slice, ast.Slice):
                 low, high = (
                     self.value(bound) if bound is not None else Const(None)
@@ -291,7 +299,7 @@ class Environ(Reporter):
                 )
                 if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
                     bounds = slice(low.value, high.value)
-                    self.spend(len(base.items))
+                    self.count_work(len(base.items))
                     try:
                         return Seq(base.items[bounds], base.nodes[bounds])
                     except TypeError:
@@ -301,7 +309,7 @@ class Environ(Reporter):
                 return base.items[index]
             return None
         if isinstance(base, Map) and isinstance(key, Const):
-            self.spend(len(base.entries))
+            self.count_work(len(base.entries))
             for name, value, *_ in reversed(base.entries):
                 if isinstance(name, Const) and name.value == key.value:
                     return value
@@ -309,49 +317,53 @@ class Environ(Reporter):
 
     def evaluate_slice(self, node: ast.Slice) -> Any:
         """Return which GPUs a slice selects: None for all, 0 for only the first one, else "some"."""
-        low = constant(self.value(node.lower)) if node.lower is not None else 0
-        high = constant(self.value(node.upper)) if node.upper is not None else None
+        low = get_constant(self.value(node.lower)) if node.lower is not None else 0
+        high = get_constant(self.value(node.upper)) if node.upper is not None else None
         if node.lower is None and node.upper is None:
             return None
         return 0 if low == 0 and high == 1 else "some"
 
-    def read(self, key: Any, node: Any) -> None:
+    def check_read(self, key: Any, node: Any) -> None:
         """Check the name of a variable that is read. If the file also sets it, only record that it is read."""
-        name = constant(key)
-        if isinstance(name, str) and name in self.written:
+        name = get_constant(key)
+        if isinstance(name, str) and name in self.set_names:
             self.names_read.add(name)
         elif isinstance(name, str):
             self.check_misspelt(name, node)
 
-    def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_map_method(
+        self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]
+    ) -> Any:
         """Check a call of a dict method, and update the dict. Return the value of the call, or None if unknown."""
-        self.spend(len(base.entries))
+        self.count_work(len(base.entries))
         if name == "update" and (args or keywords):
-            base.entries += self.pairs(node, args, keywords)
-            if base.environment:
-                self.environ_map(Map(self.pairs(node, args, keywords)), node, copy=True)
+            base.entries += self.list_entries(node, args, keywords)
+            if base.is_environ_copy:
+                self.check_entries(Map(self.list_entries(node, args, keywords)), node, copy=True)
         elif name == "setdefault" and args:
             base.entries.append((args[0], args[1] if len(args) > 1 else None, node.args[0], node.args[-1]))
-            if base.environment:
+            if base.is_environ_copy:
                 self.check_variable(
                     args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True
                 )
-        elif name == "items" and base.whole:
+        elif name == "items" and base.is_complete:
             items = [
                 Seq([key, value], [key_node, value_node]) for key, value, key_node, value_node in base.entries
             ]
             return Seq(items, [key_node for _, _, key_node, _ in base.entries])
         elif name == "copy":
-            return Map(list(base.entries), base.whole, base.environment)
-        elif name == "keys" and base.whole:
+            return Map(list(base.entries), base.is_complete, base.is_environ_copy)
+        elif name == "keys" and base.is_complete:
             return Seq([key for key, *_ in base.entries], [key_node for _, _, key_node, _ in base.entries])
         return None
 
-    def pairs(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> list[tuple[Any, Any, Any, Any]]:
+    def list_entries(
+        self, node: Any, args: list[Any], keywords: dict[Any, Any]
+    ) -> list[tuple[Any, Any, Any, Any]]:
         """Return the entries that the arguments of `dict` or `update` contain."""
         entries = []
         for argument in args:
-            self.spend(
+            self.count_work(
                 len(argument.entries)
                 if isinstance(argument, Map)
                 else len(argument.items)
@@ -381,31 +393,31 @@ class Environ(Reporter):
             is_environ = name == "os.environ.copy" or (
                 bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ"
             )
-            return Map([], whole=False, environment=True) if is_environ else None
+            return Map([], is_complete=False, is_environ_copy=True) if is_environ else None
         if name == "dict":
             base = args[0] if args else None
-            result = Map(self.pairs(node, args, keywords), whole=None not in keywords)
-            result.environment = (isinstance(base, Path) and base.name == "os.environ") or (
-                isinstance(base, Map) and base.environment
+            result = Map(self.list_entries(node, args, keywords), is_complete=None not in keywords)
+            result.is_environ_copy = (isinstance(base, Path) and base.name == "os.environ") or (
+                isinstance(base, Map) and base.is_environ_copy
             )
-            result.environment |= any(
+            result.is_environ_copy |= any(
                 isinstance(item, Path) and item.name == "os.environ"
                 for key, item in keywords.items()
                 if key is None
             )
-            if result.environment:
-                result.whole = False
-                self.environ_map(result, node, copy=True)
+            if result.is_environ_copy:
+                result.is_complete = False
+                self.check_entries(result, node, copy=True)
             return result
         if name in ("os.environ.update", "os.environ.__ior__"):
-            self.environ_map(Map(self.pairs(node, args, keywords)), node)
+            self.check_entries(Map(self.list_entries(node, args, keywords)), node)
             return None
         if name in ("os.environ.setdefault", "os.putenv", "os.environ.__setitem__") and args:
             value = args[1] if len(args) > 1 else None
             self.check_variable(args[0], node.args[0], value, node.args[1] if len(node.args) > 1 else None)
             return None
         if name in ("os.environ.get", "os.getenv") and args:
-            self.read(args[0], node.args[0])
+            self.check_read(args[0], node.args[0])
             return None
         if (
             name.endswith("patch.dict")
@@ -413,13 +425,13 @@ class Environ(Reporter):
             and isinstance(args[0], Path)
             and args[0].name == "os.environ"
         ):
-            self.environ_map(Map(self.pairs(node, args[1:], keywords)), node, copy=True)
+            self.check_entries(Map(self.list_entries(node, args[1:], keywords)), node, copy=True)
             return None
         if name == "__tfdoctor_env":
             self.check_variable(args[0], node, args[1], node.args[1])
             return None
         if name == "__tfdoctor_shell":
-            self.check_shell(constant(args[0]), node)
+            self.check_shell(get_constant(args[0]), node)
             return None
         if name in _SHELL_FUNCTIONS or name in _CHILD_FUNCTIONS:
             self.check_child(name, node, args, keywords)
@@ -429,12 +441,12 @@ class Environ(Reporter):
     def check_child(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Check the environment and the command of a child process."""
         env = keywords.get("env")
-        if isinstance(env, Map) and not env.environment:
-            self.environ_map(env, node, copy=True)
+        if isinstance(env, Map) and not env.is_environ_copy:
+            self.check_entries(env, node, copy=True)
         command = args[0] if args else None
-        uses_shell = name in _SHELL_FUNCTIONS or constant(keywords.get("shell")) is True
-        if uses_shell and isinstance(constant(command), str):
-            self.check_shell(constant(command), node)
+        uses_shell = name in _SHELL_FUNCTIONS or get_constant(keywords.get("shell")) is True
+        if uses_shell and isinstance(get_constant(command), str):
+            self.check_shell(get_constant(command), node)
         elif (
             isinstance(command, Obj)
             and command.kind == "text"
@@ -458,7 +470,7 @@ class Environ(Reporter):
                 re.search(r"[;&|\n]", part) for part in texts
             ):
                 self.check_shell(first_text + "x", node)  # "x" stands for the unknown rest
-        elif isinstance(command, Seq) and command.items and constant(command.items[0]) == "export":
+        elif isinstance(command, Seq) and command.items and get_constant(command.items[0]) == "export":
             self.report(
                 "variable-set-wrongly",
                 node,
@@ -470,9 +482,9 @@ class Environ(Reporter):
         if not isinstance(command, str):
             return
         command = command[:4000]
-        self.spend(len(command))
+        self.count_work(len(command))
         name = find_lone_assignment(command)
-        if name is not None and (relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
+        if name is not None and (is_relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
             replacement = "%env" if self.cell_number is not None else "os.environ"
             self.report(
                 "variable-set-wrongly",
@@ -487,11 +499,11 @@ class Environ(Reporter):
         """Check a call of an unknown function, such as Popen(env=…) or monkeypatch.setenv(…)."""
         env = keywords.get("env")
         if isinstance(env, Map):
-            self.environ_map(env, node, copy=True)
+            self.check_entries(env, node, copy=True)
         if (
             isinstance(node.func, ast.Attribute)
             and node.func.attr == "setenv"
             and args
-            and isinstance(constant(args[0]), str)
+            and isinstance(get_constant(args[0]), str)
         ):
-            self.check_misspelt(constant(args[0]), node.args[0])
+            self.check_misspelt(get_constant(args[0]), node.args[0])

@@ -72,39 +72,39 @@ class Evaluator(Checks, Expressions):
         """(scope, earlier values of the names that it binds) for each open branch, outermost first."""
         self.functions: list[Func] = []
         """The functions that the file defines."""
-        self.seen: set[int] = set()
+        self.evaluated_ids: set[int] = set()
         """The ids of the nodes of functions that were evaluated."""
-        self.runs: dict[int, int] = {}
+        self.run_counts: dict[int, int] = {}
         """The number of evaluations of each function, by the id of its node."""
-        self.defined: set[int] = set()
+        self.checked_ids: set[int] = set()
         """The ids of the nodes of functions whose configs were checked."""
-        self.running: list[int] = []
+        self.running_ids: list[int] = []
         """The ids of the nodes of functions that are being evaluated, outermost first."""
-        self.returned: list[Any] = []
+        self.returned_values: list[Any] = []
         """The values that the current function returned."""
         self.depth = 0
         """The depth of nested expressions."""
 
     # ---------------------------------------------------------------- files
 
-    def cell(self, body: Sequence[ast.stmt], number: int | None, lines: list[str]) -> None:
+    def evaluate_cell(self, body: Sequence[ast.stmt], number: int | None, lines: list[str]) -> None:
         """Evaluate the body of a file, or of a notebook cell with this number."""
         self.cell_number, self.lines = number, lines
         self.check_unused_configs(body)
-        self.body(body)
+        self.evaluate_body(body)
         self.state.unreachable = False
 
     def evaluate_uncalled(self) -> None:
         """Evaluate the functions that were never called."""
         at_end = WalkState(imported=self.state.imported, import_place=self.state.import_place)
         for function in self.functions:
-            if id(function.node) not in self.seen:
+            if id(function.node) not in self.evaluated_ids:
                 self.state = at_end.copy()
                 self.cell_number, self.lines = function.cell, function.lines
                 self.uncalled = True
-                self.run(function, None)
+                self.evaluate_function(function, None)
 
-    def body(self, body: Sequence[ast.stmt]) -> None:
+    def evaluate_body(self, body: Sequence[ast.stmt]) -> None:
         """Evaluate statements in order."""
         for node in body:
             self.steps += 1
@@ -112,11 +112,11 @@ class Evaluator(Checks, Expressions):
                 # code after a return does not run, but functions in it may be called
                 for rest in body[body.index(node) :]:
                     if isinstance(rest, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                        self.statement(rest)
+                        self.evaluate_statement(rest)
                 return
-            self.statement(node)
+            self.evaluate_statement(node)
 
-    def statement(self, node: ast.stmt) -> None:
+    def evaluate_statement(self, node: ast.stmt) -> None:
         """Evaluate a statement."""
         handler = getattr(self, f"s_{type(node).__name__.lower()}", None)
         if handler is not None:
@@ -141,8 +141,8 @@ class Evaluator(Checks, Expressions):
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             path = alias.name if alias.asname else name
-            self.import_of(alias.name, node)
-            self.bind(name, Path(path, sure=not self.guarded))
+            self.record_import(alias.name, node)
+            self.bind(name, Path(path, is_certain=not self.guard_depth))
             self.check_api(f"{alias.name}", node, whole=True)
 
     def s_importfrom(self, node: ast.ImportFrom) -> None:
@@ -151,19 +151,21 @@ class Evaluator(Checks, Expressions):
             for alias in node.names:
                 self.bind(alias.asname or alias.name, None)
             return
-        self.import_of(module, node)
+        self.record_import(module, node)
         for alias in node.names:
-            self.bind(alias.asname or alias.name, Path(f"{module}.{alias.name}", sure=not self.guarded))
+            self.bind(
+                alias.asname or alias.name, Path(f"{module}.{alias.name}", is_certain=not self.guard_depth)
+            )
             if alias.name != "*":
                 self.check_api(f"{module}.{alias.name}", node, whole=True)
             elif module == "os":
                 self.bind("environ", Path("os.environ"))
                 self.bind("system", Path("os.system"))
 
-    def import_of(self, module: str, node: Any) -> None:
+    def record_import(self, module: str, node: Any) -> None:
         """Record the first import of TensorFlow, if this module imports it."""
         first = module.partition(".")[0]
-        if first in _IMPORTS and (first != "keras" or not self.other_backend) and not self.state.imported:
+        if first in _IMPORTS and (first != "keras" or not self.has_other_backend) and not self.state.imported:
             self.state.imported, self.state.import_place = node.lineno, self.format_position(node)
 
     def s_assign(self, node: ast.Assign) -> None:
@@ -178,9 +180,9 @@ class Evaluator(Checks, Expressions):
     def s_augassign(self, node: ast.AugAssign) -> None:
         value = self.value(node.value)
         if isinstance(node.target, ast.Name):
-            base = self.look(node.target.id)
+            base = self.look_up(node.target.id)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(value, Map):
-                self.environ_map(value, node)
+                self.check_entries(value, node)
                 return
             self.bind(node.target.id, None)
         elif isinstance(node.target, ast.Subscript):
@@ -188,7 +190,7 @@ class Evaluator(Checks, Expressions):
         elif self.value(node.target.value) is not None and isinstance(value, Map):
             base = self.value(node.target)
             if isinstance(base, Path) and base.name == "os.environ":
-                self.environ_map(value, node)
+                self.check_entries(value, node)
 
     def assign(self, target: Any, value: Any, value_node: Any) -> None:
         """Assign a value to a target."""
@@ -214,21 +216,24 @@ class Evaluator(Checks, Expressions):
 
     def s_if(self, node: ast.If) -> None:
         self.value(node.test)
-        is_version_test = self.asks_version(node.test)
+        is_version_test = self.tests_version(node.test)
         if self.is_main(node.test):
-            self.body(node.body)
+            self.evaluate_body(node.body)
             return
         start = self.state.copy()
-        self.guarded += is_version_test
-        was_single, self.single = self.single, self.single or self.asks_single(node.test)
-        self.maybe += 1
-        has_gpus = self.asks_gpus(node.test)
-        body_names = self.branch(node.body)
-        self.single = was_single
+        self.guard_depth += is_version_test
+        was_single, self.has_single_gpu = (
+            self.has_single_gpu,
+            self.has_single_gpu or self.tests_single_gpu(node.test),
+        )
+        self.branch_depth += 1
+        has_gpus = self.tests_gpus(node.test)
+        body_names = self.evaluate_branch(node.body)
+        self.has_single_gpu = was_single
         body_state, self.state = self.state, start.copy()
-        else_names = self.branch(node.orelse)
-        self.maybe -= 1
-        self.guarded -= is_version_test
+        else_names = self.evaluate_branch(node.orelse)
+        self.branch_depth -= 1
+        self.guard_depth -= is_version_test
         else_state = self.state
         self.state = (
             body_state.copy()
@@ -242,7 +247,7 @@ class Evaluator(Checks, Expressions):
             else self.join_names(body_names, else_names)
         )
 
-    def branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
+    def evaluate_branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
         """Evaluate statements that may not run. Return the values of the names that they bind.
 
         The names get their earlier values back. `error` is the name to which an exception handler binds the
@@ -254,7 +259,7 @@ class Evaluator(Checks, Expressions):
             self.bind(error, None)
         for body in bodies:
             if not self.state.unreachable:
-                self.body(body)
+                self.evaluate_body(body)
         _, old_values = self.branches.pop()
         bound = {name: scope[name] for name in old_values}
         for name, value in old_values.items():
@@ -290,18 +295,18 @@ class Evaluator(Checks, Expressions):
         """Return a value that is certain if it is one of two values. None if nothing is certain."""
         for left, right in ((one, two), (two, one)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
-                return Path(left.name, sure=False)
+                return Path(left.name, is_certain=False)
         if isinstance(one, Map) and one is two:
             return one
         return None
 
     def s_for(self, node: Any) -> None:
         iterable = self.value(node.iter)
-        loop_value = self.item_of(iterable, node.iter)
+        loop_value = self.evaluate_loop_variable(iterable, node.iter)
         if isinstance(loop_value, list):
             for value in loop_value:
                 self.assign(node.target, value, node.iter)
-                self.body(node.body)
+                self.evaluate_body(node.body)
                 self.state.unreachable = False
         else:
             self.assign(node.target, loop_value, node.iter)
@@ -309,34 +314,34 @@ class Evaluator(Checks, Expressions):
             if ends_with_break and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
                 self.assign(node.target, Obj("gpu", 0), node.iter)
             self.loops.append(node)
-            self.body(node.body)
+            self.evaluate_body(node.body)
             self.loops.pop()
         self.state.unreachable = False
-        self.body(node.orelse)
+        self.evaluate_body(node.orelse)
 
     s_asyncfor = s_for
 
     def s_while(self, node: ast.While) -> None:
         self.value(node.test)
-        self.body(node.body)
+        self.evaluate_body(node.body)
         self.state.unreachable = False
-        self.body(node.orelse)
+        self.evaluate_body(node.orelse)
 
     def s_try(self, node: Any) -> None:
         is_guard = any(self._is_guard(handler) for handler in node.handlers)
         start = self.state.copy()
-        self.guarded += is_guard
-        bound_names = self.branch(node.body, node.orelse)
+        self.guard_depth += is_guard
+        bound_names = self.evaluate_branch(node.body, node.orelse)
         body_state = self.state.copy()
         for handler in node.handlers:
             self.state = start.copy()
-            names = self.branch(handler.body, error=handler.name)
+            names = self.evaluate_branch(handler.body, error=handler.name)
             if not self.state.unreachable:
                 bound_names |= self.join_names(names, bound_names)
         self.bind_all(bound_names)
-        self.guarded -= is_guard
+        self.guard_depth -= is_guard
         self.state = body_state
-        self.body(node.finalbody)
+        self.evaluate_body(node.finalbody)
 
     s_trystar = s_try
 
@@ -355,7 +360,7 @@ class Evaluator(Checks, Expressions):
             self.enter_context(item.context_expr, value)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, item.context_expr)
-        self.body(node.body)
+        self.evaluate_body(node.body)
         del self.devices[device_count:]
         self.graph = was_graph
 
@@ -363,7 +368,7 @@ class Evaluator(Checks, Expressions):
 
     def s_return(self, node: ast.Return) -> None:
         if node.value is not None:
-            self.returned.append(self.value(node.value))
+            self.returned_values.append(self.value(node.value))
         self.state.unreachable = True
 
     def s_raise(self, node: ast.Raise) -> None:
@@ -381,7 +386,7 @@ class Evaluator(Checks, Expressions):
         start = self.state.copy()
         for case in node.cases:
             self.state = start.copy()
-            self.body(case.body)
+            self.evaluate_body(case.body)
         self.state = start
 
     def s_functiondef(self, node: Any) -> None:
@@ -399,14 +404,14 @@ class Evaluator(Checks, Expressions):
         decorators = " ".join(ast.dump(decorator) for decorator in node.decorator_list)
         function = Func(
             node,
-            bound=method and "staticmethod" not in decorators,
+            is_method=method and "staticmethod" not in decorators,
             graph="'function'" in decorators,
             cell=self.cell_number,
             lines=self.lines,
         )
         self.functions.append(function)
-        if id(node) not in self.defined:
-            self.defined.add(id(node))
+        if id(node) not in self.checked_ids:
+            self.checked_ids.add(id(node))
             self.check_unused_configs(node.body)
         return function
 
@@ -421,7 +426,7 @@ class Evaluator(Checks, Expressions):
                     self.value(decorator)
                 class_value.functions[statement.name] = self.define(statement, method=True)
             else:
-                self.statement(statement)
+                self.evaluate_statement(statement)
         self.scopes.pop()
         self.bind(node.name, class_value)
 
@@ -434,29 +439,31 @@ class Evaluator(Checks, Expressions):
             self.branches[-1][1].setdefault(name, scope.get(name, _UNBOUND))
         scope[name] = value
 
-    def look(self, name: str) -> Any:
+    def look_up(self, name: str) -> Any:
         """Return the value of a name. None if unknown."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
-    def run(self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
+    def evaluate_function(
+        self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None
+    ) -> Any:
         """Evaluate the body of a function. Return its value, or None unless exactly one `return` was evaluated.
 
         `values` are the positional arguments. None means that the function is evaluated without a call.
         """
         node = func.node
-        run_count = self.runs.get(id(node), 0)
+        run_count = self.run_counts.get(id(node), 0)
         if (
-            id(node) in self.running
-            or len(self.running) >= MAX_CALL_DEPTH
+            id(node) in self.running_ids
+            or len(self.running_ids) >= MAX_CALL_DEPTH
             or self.steps > MAX_STEPS
             or run_count >= MAX_CALLS_PER_FUNCTION
         ):
             return None
-        self.runs[id(node)] = run_count + 1
-        self.seen.add(id(node))
+        self.run_counts[id(node)] = run_count + 1
+        self.evaluated_ids.add(id(node))
         scope: dict[str, Any] = {}
         arguments = [*getattr(node.args, "posonlyargs", []), *node.args.args]
         names = [argument.arg for argument in arguments]
@@ -466,29 +473,29 @@ class Evaluator(Checks, Expressions):
             defaults = node.args.defaults
             for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=False):
                 scope[name] = self.value(value)
-            scope.update(zip(names[1:] if func.bound else names, values, strict=False))
+            scope.update(zip(names[1:] if func.is_method else names, values, strict=False))
             scope.update({name: value for name, value in (keywords or {}).items() if name in scope})
         outer_scopes, self.scopes = (
             self.scopes,
             [self.globals, *([] if values is None else self.scopes[1:]), scope],
         )
-        outer_returned, self.returned = self.returned, []
+        outer_returned, self.returned_values = self.returned_values, []
         outer_cell = self.cell_number, self.lines
         graph, devices, loops = self.graph, self.devices, self.loops
         self.graph = self.graph or func.graph
         if values is None:
             self.devices, self.loops = [], []
-        self.running.append(id(node))
+        self.running_ids.append(id(node))
         self.cell_number, self.lines = func.cell, func.lines
         try:
             if isinstance(node, ast.Lambda):
-                self.returned.append(self.value(node.body))
+                self.returned_values.append(self.value(node.body))
             else:
-                self.body(node.body)
+                self.evaluate_body(node.body)
         finally:
-            self.running.pop()
+            self.running_ids.pop()
         self.state.unreachable = False
-        results, self.returned = self.returned, outer_returned
+        results, self.returned_values = self.returned_values, outer_returned
         self.scopes = outer_scopes
         self.graph, self.devices, self.loops = graph, devices, loops
         self.cell_number, self.lines = outer_cell
@@ -515,7 +522,7 @@ class Evaluator(Checks, Expressions):
         return Const(node.value)
 
     def e_name(self, node: ast.Name) -> Any:
-        return self.look(node.id)
+        return self.look_up(node.id)
 
     def e_namedexpr(self, node: ast.NamedExpr) -> Any:
         value = self.value(node.value)
@@ -527,11 +534,11 @@ class Evaluator(Checks, Expressions):
         if isinstance(base, Path):
             if len(base.name) > MAX_PATH_CHARS:
                 return None
-            path = Path(f"{base.name}.{node.attr}", base.sure)
+            path = Path(f"{base.name}.{node.attr}", base.is_certain)
             if base.name.startswith("tensorflow"):
-                self.check_api(path.name, node, sure=base.sure)
+                self.check_api(path.name, node, sure=base.is_certain)
             return path
-        return self.attribute(base, node)
+        return self.evaluate_attribute(base, node)
 
     def e_lambda(self, node: ast.Lambda) -> Any:
         function = Func(node, cell=self.cell_number, lines=self.lines)
@@ -540,18 +547,18 @@ class Evaluator(Checks, Expressions):
 
     def e_ifexp(self, node: ast.IfExp) -> Any:
         self.value(node.test)
-        is_version_test = self.asks_version(node.test)
-        self.guarded += is_version_test
+        is_version_test = self.tests_version(node.test)
+        self.guard_depth += is_version_test
         body_value, else_value = self.value(node.body), self.value(node.orelse)
-        self.guarded -= is_version_test
+        self.guard_depth -= is_version_test
         return body_value if is_same(body_value, else_value) else self.merge_values(body_value, else_value)
 
     def e_boolop(self, node: ast.BoolOp) -> Any:
-        is_version_test = any(self.asks_version(operand) for operand in node.values)
-        self.guarded += is_version_test
+        is_version_test = any(self.tests_version(operand) for operand in node.values)
+        self.guard_depth += is_version_test
         for operand in node.values:
             self.value(operand)
-        self.guarded -= is_version_test
+        self.guard_depth -= is_version_test
 
     def _evaluate_elements(self, node: Any) -> Any:
         items, nodes, is_complete = [], [], True
@@ -571,22 +578,22 @@ class Evaluator(Checks, Expressions):
         for key, value in zip(node.keys, node.values, strict=False):
             if key is None:
                 inner = self.value(value)
-                result.whole = False
+                result.is_complete = False
                 if isinstance(inner, Map):
-                    self.spend(len(inner.entries))
+                    self.count_work(len(inner.entries))
                     result.entries += inner.entries
-                    result.environment |= inner.environment
-                result.environment |= isinstance(inner, Path) and inner.name == "os.environ"
+                    result.is_environ_copy |= inner.is_environ_copy
+                result.is_environ_copy |= isinstance(inner, Path) and inner.name == "os.environ"
             else:
                 result.entries.append((self.value(key), self.value(value), key, value))
-        if result.environment:
-            self.environ_map(result, node, copy=True)
+        if result.is_environ_copy:
+            self.check_entries(result, node, copy=True)
         return result
 
     def e_subscript(self, node: ast.Subscript) -> Any:
         base = self.value(node.value)
         key = None if isinstance(node.slice, ast.Slice) else self.value(node.slice)
-        return self.item(base, key, node)
+        return self.get_item(base, key, node)
 
     def e_compare(self, node: ast.Compare) -> Any:
         for operand in (node.left, *node.comparators):
@@ -597,7 +604,7 @@ class Evaluator(Checks, Expressions):
         iterable: Any = None
         for item in node.generators:
             iterable = self.value(item.iter)
-            loop_value = self.item_of(iterable, item.iter)
+            loop_value = self.evaluate_loop_variable(iterable, item.iter)
             self.assign(item.target, None if isinstance(loop_value, list) else loop_value, item.iter)
             for test in item.ifs:
                 self.value(test)
@@ -616,12 +623,14 @@ class Evaluator(Checks, Expressions):
         self.scopes.append({})
         for generator in node.generators:
             self.assign(
-                generator.target, self.item_of(self.value(generator.iter), generator.iter), generator.iter
+                generator.target,
+                self.evaluate_loop_variable(self.value(generator.iter), generator.iter),
+                generator.iter,
             )
         self.value(node.key)
         self.value(node.value)
         self.scopes.pop()
-        return Map([], whole=False)
+        return Map([], is_complete=False)
 
     def e_call(self, node: ast.Call) -> Any:
         func = self.value(node.func)
@@ -633,10 +642,10 @@ class Evaluator(Checks, Expressions):
         if isinstance(func, Func) and func.node is not None:
             if func.graph and not self.graph:
                 self.note_gpu_use(node)
-            return self.run(func, args, {k: v for k, v in keywords.items() if k})
+            return self.evaluate_function(func, args, {k: v for k, v in keywords.items() if k})
         if isinstance(func, ClassValue):
             initializer = func.functions.get("__init__")
             if initializer is not None:
-                self.run(initializer, args, {k: v for k, v in keywords.items() if k})
+                self.evaluate_function(initializer, args, {k: v for k, v in keywords.items() if k})
             return Obj("instance", func)
         return self.evaluate_call(func, node, args, keywords)

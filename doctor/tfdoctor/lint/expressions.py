@@ -30,7 +30,7 @@ class Expressions(Environ):
         if not is_known:
             return Obj("text")
         size = max(map(len, parts)) * sum(max(map(len, part)) for part in parts)
-        self.spend(size)
+        self.count_work(size)
         if size > MAX_TEXT_CHARS:
             return Obj("text")
         texts = [""]
@@ -53,14 +53,14 @@ class Expressions(Environ):
     def e_binop(self, node: ast.BinOp) -> Any:
         """Return the value of `+` or `%` on known operands, or of `os.environ | {…}`. None if unknown."""
         left, right = self.value(node.left), self.value(node.right)
-        self.operator(left, right, node)
+        self.check_union(left, right, node)
         if (
             isinstance(node.op, ast.BitOr)
             and isinstance(left, Path)
             and left.name == "os.environ"
             and isinstance(right, Map)
         ):
-            return Map(right.entries, whole=False, environment=True)
+            return Map(right.entries, is_complete=False, is_environ_copy=True)
         if isinstance(left, Obj) and left.kind == "text":
             return left
         left_values = (
@@ -94,7 +94,7 @@ class Expressions(Environ):
             return None
         return Const(results[0]) if len(results) == 1 else Many(results)
 
-    def item_of(self, iterable: Any, node: Any) -> Any:
+    def evaluate_loop_variable(self, iterable: Any, node: Any) -> Any:
         """Return the value of a loop variable, which stands for all items. None if it is unknown.
 
         Return a list of the values if the loop must be evaluated once for each item. It must for a few GPUs, and for
@@ -103,7 +103,7 @@ class Expressions(Environ):
         if isinstance(iterable, Obj) and iterable.kind == "gpus":
             return Obj("gpu", "each" if iterable.data is None else iterable.data)
         if isinstance(iterable, Seq):
-            self.spend(len(iterable.items))
+            self.count_work(len(iterable.items))
             if iterable.items and all(isinstance(item, Const) for item in iterable.items):
                 return Many([item.value for item in iterable.items])
             if iterable.items and all(
@@ -119,15 +119,15 @@ class Expressions(Environ):
         if isinstance(iterable, Many):
             return Many(iterable.values)
         if isinstance(iterable, Map):
-            self.spend(len(iterable.entries))
+            self.count_work(len(iterable.entries))
         if (
             isinstance(iterable, Map)
-            and iterable.whole
+            and iterable.is_complete
             and all(isinstance(key, Const) for key, *_ in iterable.entries)
         ):
             return Many([key.value for key, *_ in iterable.entries])
         if isinstance(iterable, Obj) and iterable.kind == "enumerated":
-            inner = self.item_of(iterable.data, node)
+            inner = self.evaluate_loop_variable(iterable.data, node)
             if isinstance(inner, Many):
                 return Seq([Many(list(range(len(inner.values)))), inner], [node, node])
             return Seq([None, inner], [node, node]) if not isinstance(inner, list) else None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.lint.known_names import guess_variable
-from tfdoctor.lint.notebooks import code_cells, convert_magics
+from tfdoctor.lint.notebooks import convert_magics, list_code_cells
 from tfdoctor.parse.edits import Edit, EditError, Source, make_edits
 
 if TYPE_CHECKING:
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import Fix, LintProblem
 
-__all__ = ["drop_ambiguous_fixes", "drop_names_elsewhere", "format_diff", "list_names_left", "plan_edits"]
+__all__ = [
+    "drop_ambiguous_fixes",
+    "drop_fixes_of_shared_names",
+    "format_diff",
+    "list_remaining_names",
+    "plan_edits",
+]
 
 _RENAMES = ("misspelt-variable", "misspelt-option")
 """The kinds of findings whose fixes correct a name."""
@@ -30,7 +36,7 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
     """Return the edits that apply all safe fixes of a file. Raise EditError if the file has changed."""
     fixes: dict[int | None, list[Fix]] = {}
     for problem in problems:
-        if problem.fix is not None and problem.fix.safe:
+        if problem.fix is not None and problem.fix.is_safe:
             fixes.setdefault(problem.cell, []).append(problem.fix)
     if not fixes:
         return []
@@ -40,7 +46,7 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
         source,
         [
             piece
-            for cell in code_cells(source.text)
+            for cell in list_code_cells(source.text)
             for piece in cell.locate(_locate_fixes(cell.source, fixes.get(cell.number, [])))
         ],
     )
@@ -197,10 +203,10 @@ def _catches_type_error(caught: ast.expr | None) -> bool:
     )
 
 
-def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
+def list_remaining_names(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
     """Return the misspelt variables that remain in a file after its fixes are applied."""
     try:
-        parts = [cell.source for cell in code_cells(text)] if kind == "notebook" else [text]
+        parts = [cell.source for cell in list_code_cells(text)] if kind == "notebook" else [text]
     except ValueError:
         return set()
     names = Counter(
@@ -222,12 +228,12 @@ def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> se
     )
 
 
-def drop_names_elsewhere(
+def drop_fixes_of_shared_names(
     problems: Sequence[LintProblem], names_left: Mapping[str, set[str] | None]
 ) -> list[LintProblem]:
     """Return the problems, without the fixes of variables whose misspelt name remains or may remain in another file.
 
-    `names_left` has the result of `list_names_left` for each path, or None for a file that could not be read.
+    `names_left` has the result of `list_remaining_names` for each path, or None for a file that could not be read.
     """
 
     def explain_other(problem: LintProblem) -> str:

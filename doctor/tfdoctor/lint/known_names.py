@@ -8,20 +8,20 @@ import re
 from tfdoctor.facts.variables import CHECKED_VARIABLES, KNOWN_VARIABLES, count_edits
 
 __all__ = [
-    "AT_IMPORT",
-    "AT_START",
-    "AT_USE",
-    "FIELDS",
+    "OPTIONS_BY_OWNER",
+    "READ_AT_FIRST_USE",
+    "READ_AT_IMPORT",
+    "READ_AT_START",
     "READ_VARIABLES",
     "guess_function",
     "guess_option",
     "guess_variable",
-    "relevant",
+    "is_relevant",
 ]
 
-AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD"})
+READ_AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD"})
 """Environment variables that are read when a process starts."""
-AT_IMPORT = frozenset(
+READ_AT_IMPORT = frozenset(
     [
         "TF_CPP_MIN_LOG_LEVEL",
         "TF_CPP_MAX_VLOG_LEVEL",
@@ -39,7 +39,7 @@ AT_IMPORT = frozenset(
 This was observed with a getenv that logs its calls, for TensorFlow 2.20.0, 2.15.1, 2.10.1 and 1.15.5. TensorFlow
 1.15 reads TF_CPP_MIN_LOG_LEVEL when it logs its first message.
 """
-AT_USE = frozenset(
+READ_AT_FIRST_USE = frozenset(
     [
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
@@ -69,9 +69,9 @@ The four releases above read TF_XLA_FLAGS already when devices are listed.
 READ_VARIABLES = frozenset(
     [
         *KNOWN_VARIABLES,
-        *AT_START,
-        *AT_IMPORT,
-        *AT_USE,
+        *READ_AT_START,
+        *READ_AT_IMPORT,
+        *READ_AT_FIRST_USE,
         "TF_CONFIG",
         "TF2_BEHAVIOR",
         "TF_DETERMINISTIC_OPS",
@@ -224,9 +224,9 @@ _SUGGESTIONS = tuple(
     sorted(
         {
             *CHECKED_VARIABLES,
-            *AT_IMPORT,
-            *AT_USE,
-            *AT_START,
+            *READ_AT_IMPORT,
+            *READ_AT_FIRST_USE,
+            *READ_AT_START,
             "TF_CONFIG",
             "XLA_FLAGS",
             "NCCL_DEBUG",
@@ -255,7 +255,7 @@ _POSSIBLY_MISSPELT = re.compile(
 """Names that may be misspellings of a suggested variable. All others are skipped quickly."""
 
 
-def relevant(name: str) -> bool:
+def is_relevant(name: str) -> bool:
     """Return whether TensorFlow, CUDA or NCCL may read an environment variable of this name."""
     return name in READ_VARIABLES or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
 
@@ -373,7 +373,7 @@ _CONFIG = [
     "share_cluster_devices_in_session",
     "experimental",
 ]
-FIELDS = {
+OPTIONS_BY_OWNER = {
     "ConfigProto": tuple(_CONFIG),
     "GPUOptions": tuple(_GPU_OPTIONS),
     "Session": ("target", "graph", "config"),
@@ -509,8 +509,8 @@ def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def guess_option(owner: str, name: str) -> str | None:
-    """Return the field of `owner`, a key of `FIELDS`, that a misspelt name stands for. None if there is none."""
-    fields = FIELDS.get(owner, ())
+    """Return the field of `owner`, a key of `OPTIONS_BY_OWNER`, that a misspelt name stands for. None if there is none."""
+    fields = OPTIONS_BY_OWNER.get(owner, ())
     match = _find_closest(name, fields)
     if match is None and name not in fields and owner in ("ConfigProto", "GPUOptions"):
         normalized = name.lower().replace("_", "")

@@ -21,7 +21,7 @@ class Fix:
     """The new text."""
     old: str = ""
     """The text that is replaced, within one line."""
-    safe: bool = True
+    is_safe: bool = True
     """Whether the fix is certain, so that --fix applies it."""
 
 
@@ -65,7 +65,7 @@ class LintTarget:
     """The number of GPUs on the target machine. None if unknown."""
 
     @property
-    def old(self) -> bool:
+    def is_tf1(self) -> bool:
         """Whether the target is TensorFlow 1."""
         return self.tf is not None and self.tf[0] < 2
 

@@ -13,15 +13,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.read.syntax import parse_instructions
-from tfdoctor.lint.clusters import check_address, check_task, problems_of
+from tfdoctor.lint.clusters import check_address, check_task, iter_problems
 from tfdoctor.lint.environ import find_lone_assignment
-from tfdoctor.lint.known_names import AT_IMPORT, AT_USE, guess_variable, relevant
+from tfdoctor.lint.known_names import READ_AT_FIRST_USE, READ_AT_IMPORT, guess_variable, is_relevant
 from tfdoctor.lint.models import Fix, LintProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["dockerfile", "env_file", "shell", "yaml_text"]
+__all__ = ["lint_dockerfile", "lint_env_file", "lint_shell", "lint_yaml"]
 
 _SHELL_TOKEN = re.compile(
     r"""\\\n|(?P<comment>(?<![^\s;&|(])\#[^\n]*)|(?P<end>\n|[;&|()]+)|(?P<word>(?:"(?:\\.|[^"\\]){0,65536}"|'[^']{0,65536}'|\\.|[^\s;&|()"'\\])+)|[^\n]""",
@@ -122,7 +122,7 @@ class _Findings:
         line = bisect.bisect_right(self.line_starts, mark.index)
         return line, mark.index - self.line_starts[line - 1] + 1
 
-    def variable(self, name: str, line: int, column: int) -> bool:
+    def check_variable(self, name: str, line: int, column: int) -> bool:
         """Report a variable if it is misspelt. Return whether it is."""
         suggestion = guess_variable(name)
         if suggestion is None:
@@ -145,13 +145,13 @@ class _Findings:
         )
         return True
 
-    def config(self, value: str, line: int, column: int) -> None:
+    def check_tf_config(self, value: str, line: int, column: int) -> None:
         """Check a value of TF_CONFIG."""
         try:
             raw = json.loads(value)
         except (ValueError, RecursionError):
             return
-        for name, message, _ in problems_of(raw):
+        for name, message, _ in iter_problems(raw):
             self.report(name, message, line, column)
         task = raw.get("task") if isinstance(raw, dict) else None
         if (
@@ -159,16 +159,16 @@ class _Findings:
             and isinstance(task.get("type"), str)
             and isinstance(task.get("index"), int)
         ):
-            self.task(task["type"], task["index"], line, column)
+            self.check_task_start(task["type"], task["index"], line, column)
 
-    def task(self, job: str, index: int, line: int, column: int) -> None:
+    def check_task_start(self, job: str, index: int, line: int, column: int) -> None:
         """Record that a cluster task starts here. Report it if it starts twice in the same branch."""
         if (job, index, self.current_branch) in self.tasks:
             self.report("cluster-task", f"The task {job}:{index} is started twice.", line, column)
         self.tasks.add((job, index, self.current_branch))
 
 
-def shell(text: str, *, job: bool = False) -> list[LintProblem]:
+def lint_shell(text: str, *, job: bool = False) -> list[LintProblem]:
     """Return the findings in a script for sh, bash or zsh, or in a batch job (`job`).
 
     This takes linear time, and no text raises an error.
@@ -187,17 +187,17 @@ class _Branches:
         """(closing keyword, branch) for each open compound command, outermost first."""
         self.groups: dict[_Branch, _Branch] = {}
         """The one branch of all groups in braces that are directly in a branch, by that branch."""
-        self.made = 0
+        self.last_branch = 0
         """The number of the newest branch."""
 
-    def new(self) -> int:
+    def make_branch(self) -> int:
         """Return the number of a new branch."""
-        self.made += 1
-        return self.made
+        self.last_branch += 1
+        return self.last_branch
 
     def start_other(self) -> None:
         """Replace the current branch by a new one, which may run without the commands before it."""
-        self.open[-1] = (self.open[-1][0], self.new())
+        self.open[-1] = (self.open[-1][0], self.make_branch())
 
     def close(self, word: str) -> None:
         """Return to the outer branch if this keyword closes the current one."""
@@ -209,12 +209,16 @@ class _Branches:
         is_exit = False
         for word, _, _ in words:
             if word in ("if", "case"):
-                self.open.append((_CLOSING_KEYWORDS[word], self.new()))
+                self.open.append((_CLOSING_KEYWORDS[word], self.make_branch()))
             elif word in ("elif", "else"):
                 self.start_other()
             elif word == "{":
                 outer = self.open[-1][1]
-                group = self.new() if "()" in before else self.groups.setdefault(outer, self.new())
+                group = (
+                    self.make_branch()
+                    if "()" in before
+                    else self.groups.setdefault(outer, self.make_branch())
+                )
                 self.open.append(("}", group))
             elif word in ("fi", "esac", "}"):
                 self.close(word)
@@ -222,16 +226,20 @@ class _Branches:
                 is_exit = word in ("exit", "return", "exec")
                 break
         branch = self.open[-1][1]
-        if "||" in before or ("&&" in before and not self.sure):
-            branch = self.new()
+        if "||" in before or ("&&" in before and not self.is_unconditional):
+            branch = self.make_branch()
         elif is_exit:
             self.start_other()
-        self.sure = words[0][0] in _UNCONDITIONAL and "||" not in before and ("&&" not in before or self.sure)
+        self.is_unconditional = (
+            words[0][0] in _UNCONDITIONAL
+            and "||" not in before
+            and ("&&" not in before or self.is_unconditional)
+        )
         if ";;" in after or ";&" in after:
             self.start_other()
         return branch
 
-    sure = False
+    is_unconditional = False
     """Whether the previous command certainly runs and succeeds, so that one after `&&` also runs."""
 
 
@@ -259,7 +267,7 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
         yield command, branches.locate(command, operator, "")
 
 
-def _check_script(text: str, first: int, findings: _Findings, *, job: bool = False) -> None:
+def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool = False) -> None:
     """Check a script. `first` is the line number of its first line in the file, and `job` says if it is a batch job."""
     unexported: list[tuple[str, int, int]] = []
     exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
@@ -269,13 +277,13 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
         is_export = False
         while index < len(command):
             word, line, column = command[index]
-            line += first - 1
+            line += first_line - 1
             match = _ASSIGNMENT.match(word)
             following = command[index + 1][0] if index + 1 < len(command) else ""
             if match is not None:
                 name = match[1]
                 if word.startswith("$"):
-                    if relevant(name):
+                    if is_relevant(name):
                         findings.report(
                             "variable-set-wrongly",
                             f"${name}=… sets nothing: without the dollar sign.",
@@ -286,14 +294,14 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                 assignments.append((name, word[match.end() :], line, column))
             elif word in _EXPORTS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-")):
                 is_export = is_export or word in _EXPORTS
-            elif following == "=" and relevant(word) and re.fullmatch(r"\w+", word):
+            elif following == "=" and is_relevant(word) and re.fullmatch(r"\w+", word):
                 findings.report(
                     "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
                 )
                 break
             elif word == "setenv" and index + 1 < len(command):
                 name, name_line, name_column = command[index + 1]
-                findings.variable(name, name_line + first - 1, name_column)
+                findings.check_variable(name, name_line + first_line - 1, name_column)
                 break
             elif (
                 word == "set"
@@ -302,7 +310,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                 and not text.startswith("#!/bin/tcsh")
             ):
                 name = _ASSIGNMENT.match(following)[1]  # type: ignore[index]
-                if relevant(name) or guess_variable(name):
+                if is_relevant(name) or guess_variable(name):
                     findings.report(
                         "variable-set-wrongly",
                         f"In this shell, `set` does not set variables: export {name}=VALUE.",
@@ -311,26 +319,26 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                     )
                 break
             elif is_export:
-                findings.variable(word, line, column)
+                findings.check_variable(word, line, column)
             else:
                 break
             index += 1
         rest = command[index:]
         for name, value, line, column in assignments:
-            if findings.variable(name, line, column):
+            if findings.check_variable(name, line, column):
                 continue
             if name == "TF_CONFIG":
-                findings.config(_strip_quotes(value), line, column)
+                findings.check_tf_config(_strip_quotes(value), line, column)
             elif (
                 not is_export
                 and not rest
-                and name in (AT_IMPORT | AT_USE)
+                and name in (READ_AT_IMPORT | READ_AT_FIRST_USE)
                 and name not in exported
                 and not job
             ):
                 unexported.append((name, line, column))
-        _check_options(rest, first, findings)
-        _check_hosts(rest, first, findings)
+        _check_options(rest, first_line, findings)
+        _check_hosts(rest, first_line, findings)
     _check_exports(text, unexported, findings)
 
 
@@ -364,12 +372,12 @@ def _check_options(command: list[tuple[str, int, int]], first: int, findings: _F
             name, name_line, name_column = command[number + 1]
             match = _ASSIGNMENT.match(name)
             if match is not None or re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
-                findings.variable(match[1] if match else name, name_line + first - 1, name_column)
+                findings.check_variable(match[1] if match else name, name_line + first - 1, name_column)
         elif word.startswith(("--env=", "--export=", "-e=")):
             for part in word.partition("=")[2].split(","):
                 match = _ASSIGNMENT.match(part)
                 if match is not None:
-                    findings.variable(match[1], line + first - 1, column)
+                    findings.check_variable(match[1], line + first - 1, column)
 
 
 def _check_hosts(command: list[tuple[str, int, int]], first: int, findings: _Findings) -> None:
@@ -406,10 +414,10 @@ def _check_hosts(command: list[tuple[str, int, int]], first: int, findings: _Fin
     problem = check_task(jobs, job[0], int(index[0])) if jobs else None
     if problem is not None:
         findings.report("cluster-task", problem, index[1], index[2])
-    findings.task(job[0], int(index[0]), index[1], index[2])
+    findings.check_task_start(job[0], int(index[0]), index[1], index[2])
 
 
-def dockerfile(text: str) -> list[LintProblem]:
+def lint_dockerfile(text: str) -> list[LintProblem]:
     """Return the findings in the ENV, ARG and RUN instructions of a Dockerfile or Containerfile."""
     findings = _Findings(text)
     for instruction in parse_instructions(text):
@@ -426,14 +434,14 @@ def dockerfile(text: str) -> list[LintProblem]:
             for match in assignments:
                 line = instruction.body.line_at(match.start(1))
                 if instruction.name == "ENV" or "_VISIBLE_" in match[1]:
-                    findings.variable(match[1], line, 1)
+                    findings.check_variable(match[1], line, 1)
                 if match[1] == "TF_CONFIG":
                     value = next((part for part in match.groups()[1:] if part), "")
-                    findings.config(value.replace('\\"', '"'), line, 1)
+                    findings.check_tf_config(value.replace('\\"', '"'), line, 1)
         elif instruction.name == "RUN":
             stripped = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
             name = find_lone_assignment(stripped) if not instruction.heredocs else None
-            if name is not None and (relevant(name) or guess_variable(name)):
+            if name is not None and (is_relevant(name) or guess_variable(name)):
                 findings.report(
                     "variable-set-wrongly",
                     f"{name} is set for this RUN alone and gone after it. Use ENV.",
@@ -446,7 +454,7 @@ def dockerfile(text: str) -> list[LintProblem]:
                 starts = [0, *accumulate(len(line) + 1 for line in script.lines)]
                 for problem in script.problems.values():
                     if problem.name == "misspelt-variable":
-                        findings.variable(
+                        findings.check_variable(
                             problem.message.split()[2].rstrip(";"),
                             instruction.body.line_at(starts[problem.line - 1] + problem.column - 1),
                             1,
@@ -454,7 +462,7 @@ def dockerfile(text: str) -> list[LintProblem]:
     return list(findings.problems.values())
 
 
-def env_file(text: str) -> list[LintProblem]:
+def lint_env_file(text: str) -> list[LintProblem]:
     """Return the findings in an env file, which has one NAME=VALUE on each line."""
     findings = _Findings(text)
     quote = ""
@@ -465,12 +473,12 @@ def env_file(text: str) -> list[LintProblem]:
         match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", line)
         if match is not None and match[2][:1] in ("'", '"') and match[2].count(match[2][0]) == 1:
             quote = match[2][0]
-        if match is not None and not findings.variable(match[1], number, 1) and match[1] == "TF_CONFIG":
-            findings.config(_strip_quotes(match[2].strip()), number, match.start(1) + 1)
+        if match is not None and not findings.check_variable(match[1], number, 1) and match[1] == "TF_CONFIG":
+            findings.check_tf_config(_strip_quotes(match[2].strip()), number, match.start(1) + 1)
     return list(findings.problems.values())
 
 
-def yaml_text(text: str) -> list[LintProblem]:
+def lint_yaml(text: str) -> list[LintProblem]:
     """Return the findings in the environments and scripts of compose files, Kubernetes manifests and workflows.
 
     Raise ValueError if the text is not YAML or is nested too deep.
@@ -532,8 +540,12 @@ def _check_environment(nodes: list[Any], findings: _Findings, *, listed: bool) -
     def setting(key: Any, value: Any) -> None:
         line, column = findings.find_position(key.start_mark)
         name, _, content = key.value.partition("=") if value is None else (key.value, "", value.value)
-        if not findings.variable(name, line, column) and name == "TF_CONFIG" and isinstance(content, str):
-            findings.config(content, *findings.find_position((value or key).start_mark))
+        if (
+            not findings.check_variable(name, line, column)
+            and name == "TF_CONFIG"
+            and isinstance(content, str)
+        ):
+            findings.check_tf_config(content, *findings.find_position((value or key).start_mark))
 
     for node in nodes:
         if isinstance(node, yaml.ScalarNode):

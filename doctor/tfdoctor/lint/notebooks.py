@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Cell", "code_cells", "convert_magics"]
+__all__ = ["Cell", "convert_magics", "list_code_cells"]
 
 _ENV = re.compile(r"(\s*)%(?:env|set_env)\s+([A-Za-z_]\w{0,60})(?:\s*=\s*|\s+)(.*)\Z")
 _SHELL = re.compile(r"(\s*)(?:[\w, ]+=\s*)?!{1,2}(.*)\Z")
@@ -60,7 +60,7 @@ class Cell:
                 json_text, number = "", number + 1
 
 
-def code_cells(text: str) -> list[Cell]:
+def list_code_cells(text: str) -> list[Cell]:
     """Return the code cells of a notebook of format 3 or 4. Raise ValueError if it is not a notebook."""
     try:
         root = _parse_node(text, _skip_space(text, 0))

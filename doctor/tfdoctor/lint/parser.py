@@ -29,13 +29,13 @@ _CALL_ASSIGNMENT = re.compile(r"\)\s*=(?!=)")
 class Tree:
     """A module, and how it was parsed."""
 
-    __slots__ = ("broken", "old", "root")
+    __slots__ = ("first_error_line", "is_python_2", "root")
 
     def __init__(self, root: ast.Module, *, old: bool = False, broken: int = 0) -> None:
         self.root = root
-        self.old = old
+        self.is_python_2 = old
         """Whether the text is Python 2."""
-        self.broken = broken
+        self.first_error_line = broken
         """The first line that is not valid in any Python version. 0 if there is none."""
 
 
@@ -95,19 +95,19 @@ class _Converter:
             if not node.is_named or node.type == "comment":
                 continue
             if target is not None and node.type == "expression_statement":
-                value = self.several(node.named_children, node, depth)
+                value = self.make_expression(node.named_children, node, depth)
                 body.append(self.set_position(ast.Assign(targets=[target], value=value), node))
                 body[-1].lineno, body[-1].col_offset = target.lineno, target.col_offset
                 target = None
                 continue
             target = None
             if node.type == "ERROR":
-                target = self.error(node, body, depth)
+                target = self.convert_error(node, body, depth)
             else:
                 body += self.statement(node, depth + 1)
         return body or [ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)]
 
-    def error(self, node: Any, body: list[ast.stmt], depth: int) -> Any:
+    def convert_error(self, node: Any, body: list[ast.stmt], depth: int) -> Any:
         """Convert the statements in an error node, and append them to `body`.
 
         If the node ends with the beginning of an assignment to a call, return that call, else None.
@@ -156,7 +156,7 @@ class _Converter:
             return [
                 ast.AugAssign(target=self.store(target, depth), op=ast.Add(), value=self.expr(value, depth))
             ]
-        statements.append(ast.Expr(value=self.several(children, node, depth)))
+        statements.append(ast.Expr(value=self.make_expression(children, node, depth)))
         return statements
 
     def s_assignment(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -185,7 +185,7 @@ class _Converter:
                 orelse = [self.set_position(inner, clause)]
         return [ast.If(test=test, body=self.make_block(node, "consequence", depth), orelse=orelse)]
 
-    def orelse(self, node: Any, depth: int) -> list[ast.stmt]:
+    def make_orelse(self, node: Any, depth: int) -> list[ast.stmt]:
         """Convert the `else` block of a loop. Return an empty list if there is none."""
         other = node.child_by_field_name("alternative")
         return self.make_block(other, "body", depth) if other is not None else []
@@ -198,14 +198,16 @@ class _Converter:
                 target=target,
                 iter=iterable,
                 body=self.make_block(node, "body", depth),
-                orelse=self.orelse(node, depth),
+                orelse=self.make_orelse(node, depth),
             )
         ]
 
     def s_while_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         test = self.expr(node.child_by_field_name("condition"), depth)
         return [
-            ast.While(test=test, body=self.make_block(node, "body", depth), orelse=self.orelse(node, depth))
+            ast.While(
+                test=test, body=self.make_block(node, "body", depth), orelse=self.make_orelse(node, depth)
+            )
         ]
 
     def s_try_statement(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -247,7 +249,7 @@ class _Converter:
 
     def s_function_definition(self, node: Any, depth: int) -> list[ast.stmt]:
         name = self.text(node.child_by_field_name("name"))
-        args = self.parameters(node.child_by_field_name("parameters"), depth)
+        args = self.make_parameters(node.child_by_field_name("parameters"), depth)
         body = self.make_block(node, "body", depth)
         return [ast.FunctionDef(name=name, args=args, body=body, decorator_list=[], returns=None)]
 
@@ -275,7 +277,7 @@ class _Converter:
                 item.decorator_list = decorators
         return definitions
 
-    def parameters(self, node: Any, depth: int) -> ast.arguments:
+    def make_parameters(self, node: Any, depth: int) -> ast.arguments:
         """Convert the parameters of a function, without `*args` and `**kwargs`."""
         names, defaults = [], []
         for parameter in node.named_children if node is not None else ():
@@ -294,12 +296,16 @@ class _Converter:
 
     def s_return_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         return [
-            ast.Return(value=self.several(node.named_children, node, depth) if node.named_children else None)
+            ast.Return(
+                value=self.make_expression(node.named_children, node, depth) if node.named_children else None
+            )
         ]
 
     def s_raise_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         return [
-            ast.Raise(exc=self.several(node.named_children, node, depth) if node.named_children else None)
+            ast.Raise(
+                exc=self.make_expression(node.named_children, node, depth) if node.named_children else None
+            )
         ]
 
     def s_print_statement(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -308,15 +314,15 @@ class _Converter:
         return [ast.Expr(value=self.set_position(ast.Call(func=function, args=args, keywords=[]), node))]
 
     def s_import_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
-        return [ast.Import(names=self.names(node.children_by_field_name("name")))]
+        return [ast.Import(names=self.make_aliases(node.children_by_field_name("name")))]
 
     def s_import_from_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
         module = self.text(node.child_by_field_name("module_name"))
-        names = self.names(node.children_by_field_name("name")) or [ast.alias(name="*")]
+        names = self.make_aliases(node.children_by_field_name("name")) or [ast.alias(name="*")]
         level = len(module) - len(module.lstrip("."))
         return [ast.ImportFrom(module=module.lstrip(".") or None, names=names, level=level)]
 
-    def names(self, nodes: Iterable[Any]) -> list[ast.alias]:
+    def make_aliases(self, nodes: Iterable[Any]) -> list[ast.alias]:
         """Convert the names of an import."""
         aliases = []
         for name_node in nodes:
@@ -353,7 +359,7 @@ class _Converter:
             target.ctx = ast.Store()
         return target
 
-    def several(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
+    def make_expression(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
         """Convert nodes to one expression: the only one, or else a tuple of them at the position of `node`."""
         elements = [self.expr(child, depth + 1) for child in nodes if child.type != "comment"]
         return (
@@ -383,7 +389,7 @@ class _Converter:
         )
 
     def e_subscript(self, node: Any, depth: int) -> Any:
-        inner = self.several(node.children_by_field_name("subscript"), node, depth)
+        inner = self.make_expression(node.children_by_field_name("subscript"), node, depth)
         return ast.Subscript(
             value=self.expr(node.child_by_field_name("value"), depth), slice=inner, ctx=ast.Load()
         )
@@ -407,7 +413,9 @@ class _Converter:
             elif argument.type == "dictionary_splat":
                 keywords.append(
                     self.set_position(
-                        ast.keyword(arg=None, value=self.several(argument.named_children, argument, depth)),
+                        ast.keyword(
+                            arg=None, value=self.make_expression(argument.named_children, argument, depth)
+                        ),
                         argument,
                     )
                 )
@@ -418,7 +426,7 @@ class _Converter:
         )
 
     def e_parenthesized_expression(self, node: Any, depth: int) -> Any:
-        return self.several(node.named_children, node, depth)
+        return self.make_expression(node.named_children, node, depth)
 
     def e_list(self, node: Any, depth: int) -> Any:
         return ast.List(
@@ -435,7 +443,7 @@ class _Converter:
                 values.append(self.expr(child.child_by_field_name("value"), depth))
             elif child.type == "dictionary_splat":
                 keys.append(None)
-                values.append(self.several(child.named_children, child, depth))
+                values.append(self.make_expression(child.named_children, child, depth))
         return ast.Dict(keys=keys, values=values)
 
     def e_binary_operator(self, node: Any, depth: int) -> Any:
@@ -451,10 +459,10 @@ class _Converter:
         return ast.Compare(left=parts[0], ops=[ast.Eq()] * (len(parts) - 1), comparators=parts[1:])
 
     def e_lambda(self, node: Any, depth: int) -> Any:
-        args = self.parameters(node.child_by_field_name("parameters"), depth)
+        args = self.make_parameters(node.child_by_field_name("parameters"), depth)
         return ast.Lambda(args=args, body=self.expr(node.child_by_field_name("body"), depth))
 
-    def literal(self, node: Any) -> Any:
+    def make_constant(self, node: Any) -> Any:
         """Return the constant of a Python 2 or 3 literal, or the constant None if it cannot be evaluated."""
         # Python 2 spellings: 10L, 0777, u"text", ur"text"
         text = self.text(node)
@@ -466,16 +474,16 @@ class _Converter:
         return ast.Constant(value=None)
 
     def e_integer(self, node: Any, _depth: int) -> Any:
-        return self.literal(node)
+        return self.make_constant(node)
 
     def e_float(self, node: Any, _depth: int) -> Any:
-        return self.literal(node)
+        return self.make_constant(node)
 
     def e_string(self, node: Any, depth: int) -> Any:
         parts = [part for part in node.named_children if part.type == "interpolation"]
         if parts:
             return ast.JoinedStr(values=[self.expr(part, depth) for part in parts])
-        return self.literal(node)
+        return self.make_constant(node)
 
     def e_concatenated_string(self, node: Any, depth: int) -> Any:
         parts = [self.expr(part, depth) for part in node.named_children if part.type == "string"]

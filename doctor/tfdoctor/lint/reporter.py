@@ -43,7 +43,7 @@ class Reporter:
 
     state: WalkState
     # methods of the subclass `Evaluator`
-    look: Any
+    look_up: Any
     run: Any
     value: Any
 
@@ -53,21 +53,21 @@ class Reporter:
         self.problems: dict[tuple[Any, ...], LintProblem] = {}
         self.cell_number: int | None = None
         self.lines: list[str] = []
-        self.certain = True
+        self.is_certain = True
         """Whether fixes are certain. False for a dict that only seems to be an environment."""
         self.first_line = 0
         """The number of lines of the notebook before this cell."""
-        self.guarded = 0
+        self.guard_depth = 0
         """The depth of nested branches that test the TensorFlow version or handle a missing name."""
-        self.maybe = 0
+        self.branch_depth = 0
         """The depth of nested branches that may not run."""
-        self.single = False
+        self.has_single_gpu = False
         """Whether the code runs only if there is one GPU."""
-        self.uncalled = False
+        self.is_uncalled = False
         """Whether the code belongs to a function that the file never calls."""
-        self.graph = False
+        self.is_graph_mode = False
         """Whether operations are added to a graph instead of run."""
-        self.python_2 = False
+        self.is_python_2 = False
         """Whether the file is Python 2."""
         self.devices: list[Any] = []
         """The values of the open tf.device contexts, outermost first."""
@@ -91,11 +91,11 @@ class Reporter:
         """Return whether another cell of the notebook loads the name."""
         return self.cells_loading[name] > (name in self.names_loaded)
 
-    def spend(self, items: int) -> None:
+    def count_work(self, items: int) -> None:
         """Count the work on items or characters as steps, so that MAX_STEPS limits all work on a file."""
         self.steps += items // ITEMS_PER_STEP
 
-    def column(self, line: int, offset: int) -> int:
+    def find_column(self, line: int, offset: int) -> int:
         """Return the column in characters, from 1, of an offset in UTF-8 bytes on a line."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
@@ -114,7 +114,7 @@ class Reporter:
         """Return the fix that replaces `old` between two byte offsets of a line. None if the text there differs."""
         if not line or end is None or not 0 < line <= len(self.lines):
             return None
-        first, last = self.column(line, start), self.column(line, end)
+        first, last = self.find_column(line, start), self.find_column(line, end)
         if self.lines[line - 1][first - 1 : last - 1] != old:
             return None
         return Fix(line, first, line, last, new, old)
@@ -133,9 +133,9 @@ class Reporter:
                 name,
                 message,
                 line,
-                self.column(line, offset),
+                self.find_column(line, offset),
                 cell=self.cell_number,
-                fix=fix if self.certain else None,
+                fix=fix if self.is_certain else None,
             )
 
     def note_gpu_use(self, node: Any) -> None:

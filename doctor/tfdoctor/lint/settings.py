@@ -14,9 +14,9 @@ from tfdoctor.lint.codes import find_kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SKIPPED", "Settings", "SettingsError", "release_of", "settings_of"]
+__all__ = ["SKIPPED_FOLDERS", "Settings", "SettingsError", "parse_release", "parse_settings"]
 
-SKIPPED = (
+SKIPPED_FOLDERS = (
     ".git",
     ".hg",
     ".svn",
@@ -80,7 +80,7 @@ def _matches_pattern(path: str, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase("/".join(parts[: end + 1]), plain) for end in range(len(parts)))
 
 
-def release_of(text: str) -> tuple[int, int] | None:
+def parse_release(text: str) -> tuple[int, int] | None:
     """Return the major and minor version of a release such as "1.15", "2.16.1" or "2" (2.0).
 
     None if the text is not a TensorFlow release.
@@ -91,7 +91,7 @@ def release_of(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2] or 0)) if match is not None else None
 
 
-def settings_of(table: Mapping[str, Any]) -> Settings:
+def parse_settings(table: Mapping[str, Any]) -> Settings:
     """Return the settings in a [tool.tfdoctor] table. Raise SettingsError if a key or value is invalid."""
     for key in table:
         if key not in _KEYS:
@@ -99,7 +99,7 @@ def settings_of(table: Mapping[str, Any]) -> Settings:
             msg = f"unknown key `{key}`{f', did you mean `{similar[0]}`?' if similar else ''}"
             raise SettingsError(msg)
     tf = table.get("tf")
-    if tf is not None and (not isinstance(tf, str) or release_of(tf) is None):
+    if tf is not None and (not isinstance(tf, str) or parse_release(tf) is None):
         raise SettingsError('`tf` takes a release in quotes, such as "2.16"')
     gpus = table.get("gpus")
     if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 <= gpus <= 1024):
@@ -108,7 +108,7 @@ def settings_of(table: Mapping[str, Any]) -> Settings:
     if not isinstance(per_file, dict):
         raise SettingsError("`per-file-ignores` takes a table: pattern = [codes]")
     return Settings(
-        tf=release_of(tf) if tf is not None else None,
+        tf=parse_release(tf) if tf is not None else None,
         gpus=gpus,
         ignore=_parse_kinds(table.get("ignore", []), "ignore"),
         select=_parse_kinds(table["select"], "select") if "select" in table else frozenset(LINT),

@@ -15,7 +15,7 @@ __all__ = [
     "Path",
     "Seq",
     "WalkState",
-    "constant",
+    "get_constant",
     "merge_states",
 ]
 
@@ -25,7 +25,7 @@ class Path:
     """A module or a member of one: "tensorflow.config.list_physical_devices", "os.environ"."""
 
     name: str
-    sure: bool = True
+    is_certain: bool = True
     """Whether this is certain. False if the name may also come from another import."""
 
 
@@ -52,9 +52,9 @@ class Map:
 
     entries: list[tuple[Any, Any, Any, Any]]
     """(key, value, key node, value node) for each entry, in the order of assignment."""
-    whole: bool = True
+    is_complete: bool = True
     """Whether all entries are known."""
-    environment: bool = False
+    is_environ_copy: bool = False
     """Whether it began as a copy of os.environ."""
 
 
@@ -82,7 +82,7 @@ class Func:
     """A function that the file defines."""
 
     node: Any
-    bound: bool = False
+    is_method: bool = False
     """Whether it is a method whose first argument is the object or class."""
     graph: bool = False
     """Whether tf.function decorates it, so that its operations form a graph."""
@@ -123,7 +123,7 @@ class WalkState:
         self.import_place, self.use_place = other.import_place, other.use_place
 
 
-def constant(value: Any) -> Any:
+def get_constant(value: Any) -> Any:
     """Return the Python value of a `Const`. None for any other value."""
     return value.value if isinstance(value, Const) else None
 

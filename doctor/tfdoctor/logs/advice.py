@@ -10,8 +10,8 @@ from tfdoctor import versions
 from tfdoctor.advice.search_path import format_export_lines
 from tfdoctor.causes import Cause, CommonRemedy
 from tfdoctor.causes.steps import Remedy
-from tfdoctor.fit.compatibility import find_card_reasons, is_locked
-from tfdoctor.fit.models import Card, Host
+from tfdoctor.fit.compatibility import find_gpu_reasons, is_locked
+from tfdoctor.fit.models import Gpu, Host
 from tfdoctor.logs.libraries import find_search_path
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.logs.log_context import LogContext
 
-__all__ = ["CHECK", "describe_usual_reason", "remedies"]
+__all__ = ["CHECK", "describe_usual_reason", "list_remedies"]
 
 CHECK = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
 _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
@@ -69,7 +69,7 @@ _COUNTERS_REMEDY = Remedy(
 )
 
 
-def remedies(case: LogContext, cause: Cause) -> tuple[Remedy, ...]:
+def list_remedies(case: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause. They name the versions of the release that wrote the log if it is known."""
     result: list[Remedy] = []
     templates = cause.data.remedies
@@ -101,7 +101,7 @@ def _list_search_path(case: LogContext) -> list[str]:
     """Return the folders on LD_LIBRARY_PATH. Empty if the log does not show them."""
     return [
         folder.strip().rstrip("/")
-        for folder in (find_search_path(case.missing) or "").split(":")
+        for folder in (find_search_path(case.missing_libraries) or "").split(":")
         if folder.strip()
     ]
 
@@ -135,7 +135,7 @@ def _make_driver_remedies(case: LogContext) -> tuple[Remedy, ...]:
     )
     if not _make_driver_option(case):
         return (newer,)
-    text = f"Or take a TensorFlow that runs on driver {case.driver}, without root."
+    text = f"Or take a TensorFlow that runs on driver {case.driver_version}, without root."
     return (newer, Remedy(text, (_make_recommend_command(case),)))
 
 
@@ -154,7 +154,7 @@ def _make_stub_remedy(case: LogContext) -> Remedy:
 
 def _make_folder_remedy(case: LogContext) -> tuple[Remedy, ...]:
     """Return the remedy that adds the folder of the required CUDA. Empty if the log does not show enough."""
-    if case.other_cuda is None or "." not in (required := case.other_cuda[1]):
+    if case.mismatched_cuda is None or "." not in (required := case.mismatched_cuda[1]):
         return ()
     for folder in _list_search_path(case):
         match = _TOOLKIT.match(folder)
@@ -194,12 +194,14 @@ def _make_recommend_command(case: LogContext) -> str:
 
 def _make_machine_options(case: LogContext) -> str:
     """Return the command-line options for the GPUs and the driver in the log. Empty if it names none."""
-    cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
+    cards = "".join(
+        f" --gpu {shlex.quote(name)}" for name in case.gpu_names[:4] if case.compat.gpus_named(name)
+    )
     return f"{cards}{_make_driver_option(case)}"
 
 
 def _make_driver_option(case: LogContext) -> str:
-    return f" --driver {shlex.quote(case.driver)}" if case.driver is not None else ""
+    return f" --driver {shlex.quote(case.driver_version)}" if case.driver_version is not None else ""
 
 
 def _find_release(case: LogContext) -> Release | None:
@@ -220,14 +222,14 @@ def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
     suggested.
     """
     release, version = _find_release(case), case.origin.version
-    if case.origin.release is None and version is not None and not case.windows:
+    if case.origin.release is None and version is not None and not case.is_windows:
         other_build_text = (
             f"This TensorFlow {version} was built for other libraries; the one from the package index, "
             f"in a container image, finds its "
             "own."
         )
         return (Remedy(other_build_text, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
-    if case.windows:
+    if case.is_windows:
         wsl = Remedy(
             "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
             ("tfdoctor install",),
@@ -285,9 +287,9 @@ def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
 
 def _is_compatible(case: LogContext, release: Release) -> bool:
     """Return whether the release runs on the GPUs and with the driver in the log. True if the log names none."""
-    matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
-    cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
-    return not find_card_reasons(case.compat, release, Host(cards=cards, driver=case.driver))
+    matches = [match for name in case.gpu_names[:4] if (match := case.compat.gpus_named(name)) is not None]
+    cards = tuple(Gpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
+    return not find_gpu_reasons(case.compat, release, Host(cards=cards, driver=case.driver_version))
 
 
 def _describe_code(case: LogContext, release: Release) -> str:
@@ -295,7 +297,7 @@ def _describe_code(case: LogContext, release: Release) -> str:
 
     Empty if the log names no GPU, or if the release lacks code for one of them.
     """
-    cards = case.cards[:4]
+    cards = case.gpu_names[:4]
     for name in cards:
         match = case.compat.gpus_named(name)
         codes = (
@@ -324,7 +326,7 @@ def _is_locked(case: LogContext, version: str, pythons: Iterable[str]) -> bool:
 
 def _suggest_fitting_release(case: LogContext) -> tuple[Remedy, ...]:
     """Return the remedy that recommends a release for the first GPU in the log. Empty if no known GPU is named."""
-    names = [name for name in case.cards if case.compat.gpus_named(name)]
+    names = [name for name in case.gpu_names if case.compat.gpus_named(name)]
     if not names:
         return ()
     return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_make_recommend_command(case),)),)

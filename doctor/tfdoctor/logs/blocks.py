@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["as_text", "blocks", "is_binary", "strip_leading_nuls"]
+__all__ = ["decode_text", "is_binary", "iter_blocks", "strip_leading_nuls"]
 
 _SAMPLE_BYTES = 400
 """The number of bytes at the beginning that determine the encoding."""
@@ -33,7 +33,7 @@ def is_binary(sample: bytes) -> bool:
     return control_chars * 20 > len(sample)
 
 
-def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def iter_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield blocks of up to 128 KiB that end at a line end.
 
     A block is larger if its first line is. A line of more than 1 MiB is cut.
@@ -141,7 +141,7 @@ def _detect_utf16(data: bytes) -> str | None:
     return None
 
 
-def as_text(raw: bytes) -> str:
+def decode_text(raw: bytes) -> str:
     """Return the bytes decoded as UTF-8, or as Latin-1 if they are not valid UTF-8."""
     try:
         return raw.decode("utf-8")

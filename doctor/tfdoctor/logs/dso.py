@@ -31,10 +31,10 @@ _IMPORT_FAILED = re.compile(
 class FailedOpen:
     """One library that could not be opened."""
 
-    opened: str
+    requested: str
     """The library that TensorFlow tried to open."""
-    really_missing: str
-    """The library that the loader did not find: `opened` itself, or one that it depends on."""
+    missing: str
+    """The library that the loader did not find: `requested` itself, or one that it depends on."""
     error: str
     """The error text of dlerror, or the whole line of a failed import."""
     line: int

@@ -67,7 +67,7 @@ class Log:
     """The number of lines of the log."""
     bytes: int = 0
     """The size of the log in bytes."""
-    turns: int = 0
+    max_changes: int = 0
     """How many changes between different events of a signature are stored in order."""
     _turns: dict[str, int] = field(default_factory=dict)
     """The number of changes so far, by signature id."""
@@ -102,7 +102,7 @@ class Log:
         key = tuple(event.fields.items())
         seen_fields = self._different.setdefault(name, set())
         events = self.events.setdefault(name, [])
-        if self._turns.get(name, 0) < self.turns:
+        if self._turns.get(name, 0) < self.max_changes:
             if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
                 events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
@@ -130,7 +130,7 @@ class Log:
         If so, the caller must add all pending events before the changed one. False if changes are no longer stored.
         """
         events = self.events.get(name, [])
-        return bool(events) and self._turns.get(name, 0) < self.turns and events[-1].fields != fields
+        return bool(events) and self._turns.get(name, 0) < self.max_changes and events[-1].fields != fields
 
     def is_saturated(self, name: str) -> bool:
         """Return whether events of this signature with different captures are no longer told apart."""

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.logs.blocks import as_text
+from tfdoctor.logs.blocks import decode_text
 from tfdoctor.logs.reader import find_head, read_lines
 from tfdoctor.text import clean_line
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.reader import Rows
     from tfdoctor.logs.report import LogReport
 
-__all__ = ["Excerpt", "ExcerptPart", "excerpt", "list_deciding_lines"]
+__all__ = ["Excerpt", "ExcerptPart", "list_deciding_lines", "make_excerpt"]
 
 MAX_WHOLE_LINES = 1500
 """The most lines of a log that is not cut."""
@@ -57,9 +57,9 @@ class ExcerptPart:
 
     lines: tuple[tuple[int, str], ...]
     """(line number in the file, from 1; text that is safe to print) for each line."""
-    noise: bool
+    is_noise: bool
     """Whether these lines are neither evidence nor near it."""
-    missing: int
+    omitted_before: int
     """The number of lines that are left out before this part."""
 
 
@@ -68,7 +68,7 @@ class Excerpt:
     """The lines of a log to show."""
 
     parts: tuple[ExcerptPart, ...]
-    after: int
+    omitted_after: int
     """The number of lines that are left out after the last part."""
 
 
@@ -78,7 +78,7 @@ def list_deciding_lines(report: LogReport) -> frozenset[int]:
     return frozenset(line for line in lines if line is not None)
 
 
-def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
+def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     """Read a log a second time and return the lines to show with its report.
 
     `chunks` are the bytes of the log, in pieces of any size. No content of the log raises an error.
@@ -134,7 +134,7 @@ class _LineCollector:
         last = bisect_right(self._selected, numbers[-1])
         for number in self._selected[first:last]:
             for index in range(bisect_left(numbers, number), bisect_right(numbers, number)):
-                text = clean_line(as_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
+                text = clean_line(decode_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
                 # the pieces of a progress bar have one line number: keep the last piece with text
                 self.lines[number] = text or self.lines.get(number, "")
         yield from ()

@@ -60,7 +60,7 @@ def _iter_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
         and version in (release.version, release.minor)
     ]
     gpu_releases = [release for release in releases if release.gpu] or releases
-    causes = {decision.cause.value, *(cause.value for cause in decision.maybe)}
+    causes = {decision.cause.value, *(cause.value for cause in decision.other_causes)}
     for problem in case.compat.problems:
         affected = [release for release in gpu_releases if release.package in problem.package]
         if (
@@ -80,17 +80,17 @@ def _is_consistent_with_log(case: LogContext, problem: Problem) -> bool:
     Python version.
     """
     when = problem.when
-    if "python" in when or ("platform" in when and not case.windows):
+    if "python" in when or ("platform" in when and not case.is_windows):
         return False
     if "capability" in when:
-        capability = case.capability()
+        capability = case.find_capability()
         if capability is None or not capability_matches(capability, when["capability"]):
             return False
     if "image" in when and not case.is_in_container():
         return False
-    if case.windows and "platform" not in when and problem.area in ("libraries", "images"):
+    if case.is_windows and "platform" not in when and problem.area in ("libraries", "images"):
         return False
     library = _LIBRARY.search(problem.text)
-    missing_sonames = {unopened.soname for unopened in case.toolkit}
+    missing_sonames = {unopened.soname for unopened in case.missing_toolkit_libraries}
     # if other libraries are missing too, this problem is not the cause
     return not (library and missing_sonames) or missing_sonames == {library[0]}

@@ -19,8 +19,8 @@ __all__ = [
     "UnopenedLibrary",
     "choose_library_cause",
     "describe_present",
+    "find_mismatched_cuda",
     "find_missing_libraries",
-    "find_other_cuda",
     "find_search_path",
     "is_cudnn",
     "is_driver",
@@ -53,18 +53,18 @@ class UnopenedLibrary:
 
     soname: str
     """The library that is missing."""
-    opened: str
+    requested: str
     """The library that TensorFlow tried to open: `soname` itself, or one that depends on it."""
     event: Event
     error: str = ""
     """The error text. Empty if the log has none."""
-    path: str | None = None
+    search_path: str | None = None
     """LD_LIBRARY_PATH at that time. None if it was not set or the message does not include it."""
 
     @property
-    def transitive(self) -> bool:
+    def is_transitive(self) -> bool:
         """Whether a dependency is missing, not the library that TensorFlow tried to open."""
-        return self.soname != self.opened
+        return self.soname != self.requested
 
 
 def strip_library_name(name: str) -> str:
@@ -118,7 +118,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
     for event in log.list_events(*signature_ids):
         for missing in _parse_event(event):
             library = libraries.get(missing.soname)
-            if library is None or (library.path is None and missing.path is not None):
+            if library is None or (library.search_path is None and missing.search_path is not None):
                 libraries[missing.soname] = missing
     opened = {event.get("soname"): event.order for event in log.list_events("dso-opened")}
     last_failed = {}
@@ -127,7 +127,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
     return tuple(
         missing
         for name, missing in libraries.items()
-        if opened.get(name, -1) < last_failed.get(missing.opened, missing.event.order)
+        if opened.get(name, -1) < last_failed.get(missing.requested, missing.event.order)
     )
 
 
@@ -179,7 +179,7 @@ def _make_unopened(
 
 def find_search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
     """Return LD_LIBRARY_PATH from the first message that includes it. None if no message does."""
-    return next((library.path for library in missing if library.path is not None), None)
+    return next((library.search_path for library in missing if library.search_path is not None), None)
 
 
 def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     path. If only dependencies are missing, the cause is LIBS_TRANSITIVE; if only cuDNN is, CUDNN_MISSING.
     `missing` must hold only libraries that registration needs: not the driver, CUPTI or TensorRT.
     """
-    direct = [library for library in missing if not library.transitive]
+    direct = [library for library in missing if not library.is_transitive]
     if not direct:
         return Cause.LIBS_TRANSITIVE
     if all(is_cudnn(library.soname) for library in direct):
@@ -247,7 +247,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
 def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
     """Return sentences on the CUDA, the libraries and the GPUs that the log shows as present. Empty if none."""
     sentences = []
-    other_cuda = find_other_cuda(missing, compat)
+    other_cuda = find_mismatched_cuda(missing, compat)
     if other_cuda is not None:
         sentences.append(f"CUDA {other_cuda[0]} is on LD_LIBRARY_PATH, but CUDA {other_cuda[1]} is needed.")
     opened = _list_opened_libraries(missing, log)
@@ -266,7 +266,7 @@ def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compa
 def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
     """Return the sonames of the GPU libraries that were opened, without the driver and NVML."""
     opened = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
-    unopened_names = {library.opened for library in missing}
+    unopened_names = {library.requested for library in missing}
     return [
         soname
         for soname in opened
@@ -297,7 +297,7 @@ def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     )
 
 
-def find_other_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
+def find_mismatched_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
     """Return (CUDA version on the search path, required CUDA version) if they differ.
 
     None if the required version is on the path too, or if one of the versions is not known.
@@ -330,6 +330,6 @@ def _has_opened_runtime(log: Log) -> bool:
     return len(names) >= 3 and not any(strip_library_name(name) == "cudart" for name in names)
 
 
-def list_names(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:
+def list_sonames(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:
     """Return the sonames in log order, each once."""
     return tuple(dict.fromkeys(library.soname for library in missing))

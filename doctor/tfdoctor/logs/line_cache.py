@@ -18,9 +18,9 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from tfdoctor.logs.blocks import as_text
+from tfdoctor.logs.blocks import decode_text
 from tfdoctor.logs.processes import find_speaker, find_speaker_spans
-from tfdoctor.logs.reader import DIGITS, ZEROED, lines_of, messages_of
+from tfdoctor.logs.reader import DIGITS, ZEROED, iter_lines, iter_messages
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -62,46 +62,46 @@ _OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
 class _LineClass:
     """A kind of lines: its repetitions that are not added to the log yet, and the last line."""
 
-    __slots__ = ("number", "place", "row", "times")
+    __slots__ = ("last_row", "number", "place", "times")
 
     def __init__(self) -> None:
         self.times = 0
-        self.row = b""
+        self.last_row = b""
         self.number = self.place = 0
 
 
 class _MessageSource:
     """The kinds of the lines of one shape that one process or thread wrote."""
 
-    __slots__ = ("key", "said", "spans")
+    __slots__ = ("key", "kinds", "spans")
 
     def __init__(self, spans: object, key: Callable[[Any], object] | None) -> None:
         self.spans = spans
         self.key = key
         """A function that returns the part of a line that determines its kind. None if all lines are of one kind."""
-        self.said: dict[object, _LineClass] = {}
+        self.kinds: dict[object, _LineClass] = {}
 
 
 class _Shape:
     """The cached kinds of the lines of one shape."""
 
-    __slots__ = ("ends", "flat", "lone", "told", "voices", "who")
+    __slots__ = ("ends", "first_digit", "get_source_name", "get_text", "is_thread_only", "sources")
 
     def __init__(
         self, flat: Callable[[bytes], str] | None, who: Callable[[Any], Any] | None, lone: bool
     ) -> None:
-        self.flat = flat
+        self.get_text = flat
         """A function that returns the text in which spans are counted. None means the line itself.
 
         The text of a line that had to be cleaned consists of its messages (see `_flatten`).
         """
-        self.who = who
+        self.get_source_name = who
         """A function that returns the part of a line that names its process or thread. None if no digit does."""
-        self.lone = lone
+        self.is_thread_only = lone
         """Whether the source of a line is named by nothing but a thread number."""
-        self.voices: dict[object, _MessageSource] = {}
+        self.sources: dict[object, _MessageSource] = {}
         """The sources of the lines, by the name of their process or thread. None is the key of all unnamed ones."""
-        self.told = -1
+        self.first_digit = -1
         """The position of the first digit that can determine the kind. -1 if it is unknown or there are too many ends.
 
         Lines with the same end from this position on are of one kind.
@@ -113,20 +113,20 @@ class _Shape:
 class _Message:
     """A message of a line, its position and its signatures."""
 
-    __slots__ = ("label", "matched", "prefix", "prefix_at", "sighted", "text", "text_at", "thread")
+    __slots__ = ("digit_dependent", "label", "matched", "prefix", "prefix_at", "text", "text_at", "thread")
 
     def __init__(self, text: str, prefix: str, text_at: int, prefix_at: int) -> None:
         self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
         self.label, self.thread = find_speaker(prefix, clean_line(text))
         self.matched: list[tuple[Signature, re.Match[str], int]] = []
         """(signature, match, offset in the line) for each matching signature that treats all digits alike."""
-        self.sighted: list[tuple[Signature, slice]] = []
+        self.digit_dependent: list[tuple[Signature, slice]] = []
         """(signature, part of the line to search) for each other signature that can match."""
 
     def names(self) -> list[str]:
         """Return the ids of the signatures that match the message or can match it."""
         return [signature.id for signature, _, _ in self.matched] + [
-            signature.id for signature, _ in self.sighted
+            signature.id for signature, _ in self.digit_dependent
         ]
 
 
@@ -134,12 +134,16 @@ class LineCache:
     """A line filter (see `reader.Filter`) that adds the repetitions of cached lines to the log."""
 
     def __init__(
-        self, catalogue: Catalogue, log: Log, splitter: Splitter | None, again: Callable[[Line, int], None]
+        self,
+        catalogue: Catalogue,
+        log: Log,
+        splitter: Splitter | None,
+        add_repetitions: Callable[[Line, int], None],
     ) -> None:
         self._catalogue = catalogue
         self._log = log
         self._splitter = splitter
-        self._add_repetitions = again
+        self._add_repetitions = add_repetitions
         """A function that is called with the last line of a kind and the number of its repetitions."""
         self.changed = False
         """Whether the line that was read last added a new event. The scanner sets this."""
@@ -188,7 +192,7 @@ class LineCache:
         while to_read := matching - self._plain.keys():
             drops, shape_cache, plain = self._drops, self._shapes, self._plain
             indices = [row for row in range(self._current + 1, len(shapes)) if shapes[row] in to_read]
-            rows.select_texts(indices)
+            rows.limit_texts(indices)
             if self._is_steady and self._count_all(rows, indices):
                 break
             self._is_steady = True
@@ -200,7 +204,7 @@ class LineCache:
                 cached = shape_cache.get(shape)
                 if cached is not None:
                     text = texts[index]
-                    kind = cached.ends.get(text[cached.told :]) or self._find_kind(cached, text)
+                    kind = cached.ends.get(text[cached.first_digit :]) or self._find_kind(cached, text)
                     if kind is not None:
                         kind.times += 1
                         repeated[kind] = index
@@ -266,8 +270,8 @@ class LineCache:
             kind = self._plain[shape]
         elif shape in self._shapes:
             cached = self._shapes[shape]
-            kind = cached.ends.get(text[cached.told :]) or self._find_kind(cached, text)
-            if cached.told < end:  # a digit before the rest matters, too
+            kind = cached.ends.get(text[cached.first_digit :]) or self._find_kind(cached, text)
+            if cached.first_digit < end:  # a digit before the rest matters, too
                 return kind
         else:
             return None
@@ -285,7 +289,7 @@ class LineCache:
         kinds = self._find_kinds(shapes_found[0], texts, indices) if len(set(shapes_found)) == 1 else None
         if kinds is None:
             kinds = [
-                shape.ends.get(texts[index][shape.told :]) or self._find_kind(shape, texts[index])
+                shape.ends.get(texts[index][shape.first_digit :]) or self._find_kind(shape, texts[index])
                 for shape, index in zip(shapes_found, indices, strict=True)
             ]
         if None in kinds:
@@ -303,31 +307,31 @@ class LineCache:
 
         Return None if any of them may come from a thread that is told apart, or if spans do not refer to the line.
         """
-        source = shape.voices.get(None)
+        source = shape.sources.get(None)
         if (
             self._numbers is None
             or source is None
-            or shape.who is None
-            or shape.flat is not None
-            or not shape.lone
+            or shape.get_source_name is None
+            or shape.get_text is not None
+            or not shape.is_thread_only
         ):
             return None
         lines = itemgetter(*indices)(texts) if len(indices) > 1 else [texts[index] for index in indices]
-        names = set(map(shape.who, lines))
-        if not (self._numbers.isdisjoint(names) and shape.voices.keys().isdisjoint(names)):
+        names = set(map(shape.get_source_name, lines))
+        if not (self._numbers.isdisjoint(names) and shape.sources.keys().isdisjoint(names)):
             return None
         if source.key is None:
-            return [source.said.get(None)] * len(lines)
-        return list(map(source.said.get, map(source.key, lines)))
+            return [source.kinds.get(None)] * len(lines)
+        return list(map(source.kinds.get, map(source.key, lines)))
 
     def flush(self) -> None:
         """Add the pending repetitions to the log."""
         if self._rows is not None:
             self._count(self._current)
         for kind in self._pending:
-            for line in lines_of(kind.row, kind.number, kind.place):
+            for line in iter_lines(kind.last_row, kind.number, kind.place):
                 self._add_repetitions(line, kind.times)
-            kind.times, kind.row = 0, b""
+            kind.times, kind.last_row = 0, b""
         self._pending.clear()
 
     def forget(self, names: Iterable[str] = ()) -> None:
@@ -367,39 +371,39 @@ class LineCache:
         self._counted = max(start, end)
         texts, numbers, places = rows.texts, rows.numbers, rows.places
         for kind, index in self._repeated.items():
-            if not kind.row:
+            if not kind.last_row:
                 self._pending.append(kind)
-            kind.row, kind.number, kind.place = texts[index], numbers[index], places[index]
+            kind.last_row, kind.number, kind.place = texts[index], numbers[index], places[index]
         self._repeated.clear()
 
     def _find_kind(self, shape: _Shape, text: bytes) -> _LineClass | None:
         """Return the kind of this line. None if no line of this kind was read."""
-        row: Any = text if shape.flat is None else shape.flat(text)
-        if shape.who is None:
-            source = shape.voices.get(None)
+        row: Any = text if shape.get_text is None else shape.get_text(text)
+        if shape.get_source_name is None:
+            source = shape.sources.get(None)
         else:
-            name = shape.who(row)
-            source = shape.voices.get(name)
+            name = shape.get_source_name(row)
+            source = shape.sources.get(name)
             if source is None:
-                if shape.lone and self._is_unknown_thread(name):
-                    source = shape.voices.get(None)
+                if shape.is_thread_only and self._is_unknown_thread(name):
+                    source = shape.sources.get(None)
                 return self._find_by_source(source, row)
         kind = self._find_by_source(source, row)
-        if kind is not None and shape.told >= 0:
+        if kind is not None and shape.first_digit >= 0:
             if len(shape.ends) < _MAX_ENDS and self._cached_bytes < MAX_CACHED_BYTES:
-                end = text[shape.told :]
+                end = text[shape.first_digit :]
                 shape.ends[end] = kind
                 self._cached_bytes += _END_BYTES + len(end)
             else:
                 self._forget_ends(shape)
-                shape.told = -1
+                shape.first_digit = -1
         return kind
 
     @staticmethod
     def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineClass | None:
         """Return the kind of a row from this source. None if it is unknown."""
         return (
-            None if source is None else source.said.get(source.key(row) if source.key is not None else None)
+            None if source is None else source.kinds.get(source.key(row) if source.key is not None else None)
         )
 
     def _forget_ends(self, shape: _Shape) -> None:
@@ -412,7 +416,7 @@ class LineCache:
         False as long as the splitter can still add threads.
         """
         if self._numbers is None:
-            numbers = self._splitter.thread_numbers() if self._splitter is not None else None
+            numbers = self._splitter.list_thread_numbers() if self._splitter is not None else None
             if numbers is None:
                 return False
             self._numbers = numbers | {number.encode() for number in numbers}
@@ -425,7 +429,7 @@ class LineCache:
         self._rests.clear()
         if len(row) >= _MAX_CACHED_LINE_BYTES or _ESCAPES.search(shape):
             return
-        contents = list(messages_of(as_text(row)))
+        contents = list(iter_messages(decode_text(row)))
         positions = _locate_messages(shape, contents)
         flat = None if positions is not None else _flatten
         messages = [
@@ -434,7 +438,7 @@ class LineCache:
         ]
         for message in messages:
             self._match_message(message)
-        if not any(message.matched or message.sighted for message in messages):
+        if not any(message.matched or message.digit_dependent for message in messages):
             if len(self._silent) < _MAX_SILENT_SHAPES:
                 self._silent.add(shape)
             return
@@ -449,9 +453,9 @@ class LineCache:
     def _match_message(self, message: _Message) -> None:
         """Fill the lists of signatures that match a message or can match it."""
         for text, offset in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
-            for signature in self._catalogue.candidates(text) if text != " " else ():
-                if not signature.digit_blind:
-                    message.sighted.append((signature, slice(offset, offset + len(text))))
+            for signature in self._catalogue.list_candidates(text) if text != " " else ():
+                if not signature.ignores_digits:
+                    message.digit_dependent.append((signature, slice(offset, offset + len(text))))
                     continue
                 match = signature.pattern.search(text)
                 if match is not None:
@@ -463,7 +467,7 @@ class LineCache:
         None if the line must not be cached, because the next one like it can begin another process, or because
         cleaning changes the names.
         """
-        if self._splitter is None or not (message.matched or message.sighted):
+        if self._splitter is None or not (message.matched or message.digit_dependent):
             return []
         if self._splitter.may_start_process(message.label, message.names()):
             return None
@@ -523,25 +527,25 @@ class LineCache:
             spans = sorted({span for span in source_spans if _has_digit(line, span)})
             is_single = len(messages) == 1 and not messages[0].label
             cached = self._shapes[shape] = _Shape(flat, _make_getter(spans), is_single)
-            cached.told = len(row) if flat is None else _find_stamp_end(shape)
-        name = cached.who(line) if cached.who is not None else None
-        if cached.lone and name is not None and self._is_unknown_thread(name):
+            cached.first_digit = len(row) if flat is None else _find_stamp_end(shape)
+        name = cached.get_source_name(line) if cached.get_source_name is not None else None
+        if cached.is_thread_only and name is not None and self._is_unknown_thread(name):
             name = None
         capture_spans = sorted({span for message in messages for span in self._find_capture_spans(message)})
-        sighted = [item for message in messages for item in message.sighted]
-        if cached.told >= 0:
+        sighted = [item for message in messages for item in message.digit_dependent]
+        if cached.first_digit >= 0:
             spans = [*source_spans, *capture_spans, *(self._find_match_span(*item, line) for item in sighted)]
             if flat is None:
-                cached.told = min([cached.told, *(start for start, _ in spans)])
-            elif _has_moved(row, cached.told, spans):
-                cached.told = -1
+                cached.first_digit = min([cached.first_digit, *(start for start, _ in spans)])
+            elif _has_moved(row, cached.first_digit, spans):
+                cached.first_digit = -1
         self._forget_ends(cached)
-        source = cached.voices.get(name)
+        source = cached.sources.get(name)
         if source is None or source.spans != capture_spans:
-            source = cached.voices[name] = _MessageSource(capture_spans, _make_key(capture_spans, sighted))
-        kind = source.said[source.key(line) if source.key is not None else None] = _LineClass()
+            source = cached.sources[name] = _MessageSource(capture_spans, _make_key(capture_spans, sighted))
+        kind = source.kinds[source.key(line) if source.key is not None else None] = _LineClass()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
-        if cached.who is None and source.key is None:
+        if cached.get_source_name is None and source.key is None:
             self._count(self._current)
             self._counted = self._current + 1  # the line at this index is read
             self._plain[shape] = kind
@@ -581,7 +585,7 @@ def _find_single(shape: bytes, text: str) -> int:
 
 def _flatten(row: bytes) -> str:
     """Return the messages of a line in one text, each after its prefix, with a NUL after each part."""
-    return "".join(f"{prefix}\0{text}\0" for text, prefix in messages_of(as_text(row)))
+    return "".join(f"{prefix}\0{text}\0" for text, prefix in iter_messages(decode_text(row)))
 
 
 def _locate_flat(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
@@ -624,7 +628,7 @@ def _make_key(
 ) -> Callable[[Any], object] | None:
     """Return a function that extracts the parts of a line that determine its kind.
 
-    It is for lines of one shape and source. `sighted` are (signature, part of the line to search) for the
+    It is for lines of one shape and source. `digit_dependent` are (signature, part of the line to search) for the
     signatures that do not treat all digits alike. None if all lines are of one kind.
     """
     digits = _make_getter(spans)

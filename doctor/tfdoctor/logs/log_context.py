@@ -10,8 +10,8 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.libraries import (
     UnopenedLibrary,
+    find_mismatched_cuda,
     find_missing_libraries,
-    find_other_cuda,
     is_cupti,
     is_driver,
     is_nvml,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["LIBRARY_CAUSES", "Decision", "LogContext"]
 
 LIBRARY_CAUSES = (Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED, Cause.LIBS_NOT_ON_PATH)
-REGISTRATION = frozenset({"cudart", "cublas", "cufft", "cusolver", "cusparse", "cudnn"})
+REGISTRATION_LIBRARIES = frozenset({"cudart", "cublas", "cufft", "cusolver", "cusparse", "cudnn"})
 """Libraries that TensorFlow 1.14 and later open before they register a GPU."""
 
 
@@ -37,7 +37,7 @@ class Decision:
 
     cause: Cause
     events: tuple[Event, ...] = ()
-    maybe: tuple[Cause, ...] = ()
+    other_causes: tuple[Cause, ...] = ()
     """Other causes that this log does not rule out."""
     note: str = ""
     """Sentences with details of this log. Empty if there are none."""
@@ -59,7 +59,7 @@ class LogContext:
         return self.main_origin or infer_origin(self.log, self.compat)
 
     @cached_property
-    def windows(self) -> bool:
+    def is_windows(self) -> bool:
         """Whether the log comes from native Windows. It does not if TensorFlow tried to open Linux libraries."""
         dso_events = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
         return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in dso_events)
@@ -69,7 +69,7 @@ class LogContext:
         return list_devices(self.log, self.compat)
 
     @cached_property
-    def missing(self) -> tuple[UnopenedLibrary, ...]:
+    def missing_libraries(self) -> tuple[UnopenedLibrary, ...]:
         return find_missing_libraries(self.log)
 
     @cached_property
@@ -90,8 +90,8 @@ class LogContext:
             for event in self.log.list_events("dso-opened")
         }
         has_gpu = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
-        if has_gpu and opened.keys() >= REGISTRATION:
-            last_order = max(last_order, *(opened[stem] for stem in REGISTRATION))
+        if has_gpu and opened.keys() >= REGISTRATION_LIBRARIES:
+            last_order = max(last_order, *(opened[stem] for stem in REGISTRATION_LIBRARIES))
         skipped = self.log.last("registration-skipped", "device-ignored", "amd-ignored")
         return last_order if skipped is None or skipped.order < last_order or self.has_remaining_gpus else -1
 
@@ -105,7 +105,7 @@ class LogContext:
         )
 
     @cached_property
-    def has_ignored_all(self) -> bool:
+    def has_ignored_all_gpus(self) -> bool:
         """Whether TensorFlow ignored every GPU that it found."""
         found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
         return bool(found_indices) and found_indices <= {
@@ -113,7 +113,7 @@ class LogContext:
         }
 
     @cached_property
-    def toolkit(self) -> tuple[UnopenedLibrary, ...]:
+    def missing_toolkit_libraries(self) -> tuple[UnopenedLibrary, ...]:
         """CUDA and cuDNN libraries that TensorFlow failed to open after it registered the last GPU.
 
         Releases before 1.14 ("dso-failed-old") register a GPU without cuDNN, so their failures count anywhere in
@@ -122,7 +122,7 @@ class LogContext:
         last_created = self.registration.order if self.registration is not None else -1
         return tuple(
             library
-            for library in self.missing
+            for library in self.missing_libraries
             if not is_driver(library.soname)
             and not is_nvml(library.soname)
             and not is_cupti(library.soname)
@@ -133,12 +133,12 @@ class LogContext:
         )
 
     @cached_property
-    def other_cuda(self) -> tuple[str, str] | None:
+    def mismatched_cuda(self) -> tuple[str, str] | None:
         """(CUDA version on the search path, required CUDA version) if they differ. None if not, or if unknown."""
-        return find_other_cuda(self.toolkit, self.compat)
+        return find_mismatched_cuda(self.missing_toolkit_libraries, self.compat)
 
     @cached_property
-    def cards(self) -> tuple[str, ...]:
+    def gpu_names(self) -> tuple[str, ...]:
         """The names of the GPUs in the log, whether TensorFlow registered them or not."""
         property_events = self.log.list_events("device-properties")
         names = [
@@ -148,7 +148,7 @@ class LogContext:
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
     @cached_property
-    def driver(self) -> str | None:
+    def driver_version(self) -> str | None:
         """The driver version as NVIDIA writes it: "450.57", not "450.57.0". None if unknown."""
         event = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
         version = event.get("driver").rstrip(".") if event is not None else ""
@@ -156,7 +156,7 @@ class LogContext:
         return version if versions.is_version(version) else None
 
     @cached_property
-    def hidden(self) -> Event | None:
+    def hiding_event(self) -> Event | None:
         """The event that shows that CUDA_VISIBLE_DEVICES hides every GPU. None if there is none."""
         for event in self.log.list_events("visible-devices"):
             value = event.fields.get("value", event.fields.get("set"))
@@ -168,7 +168,7 @@ class LogContext:
         return None
 
     @cached_property
-    def both_listed(self) -> bool:
+    def has_both_packages(self) -> bool:
         """Whether pip lists a GPU package (tensorflow-gpu or tensorflow-rocm) and another TensorFlow package.
 
         Two packages that both have no such suffix do not count. Nor do conda packages, which are parts of one
@@ -183,7 +183,7 @@ class LogContext:
         }
         return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
-    def answers(self, question: str, answer: str) -> bool:
+    def has_answer(self, question: str, answer: str) -> bool:
         """Return whether a call in the log printed this result on one of the two lines after it.
 
         `question` is the signature of the call, such as "gpu-asked". `answer` is the result: "True" or "False".
@@ -216,7 +216,7 @@ class LogContext:
         """Return the first two events of each of these signatures, to show as evidence."""
         return tuple(event for name in ids for event in self.log.list_events(name)[:2])
 
-    def capability(self) -> str | None:
+    def find_capability(self) -> str | None:
         """Return the compute capability of the last GPU that the log describes. None if unknown."""
         for device in reversed(self.devices):
             if device.compute_capability:

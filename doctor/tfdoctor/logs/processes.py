@@ -29,11 +29,11 @@ __all__ = [
     "LogProcess",
     "ProcessPart",
     "Splitter",
+    "find_label",
     "find_speaker",
     "find_speaker_spans",
-    "label_of",
+    "format_thread",
     "merge_process_decisions",
-    "thread_of",
 ]
 
 MAX_PROCESSES = 256
@@ -158,11 +158,11 @@ class ProcessPart:
     run: int = 1
     """The number of the process among those with the same label, from 1."""
     log: Log = field(default_factory=Log)
-    first: int = 0
+    first_line: int = 0
     """The line number of its first event. 0 if it has none."""
-    kept: int = 0
+    event_count: int = 0
     """The number of events that are stored."""
-    closed: bool = False
+    is_closed: bool = False
     """Whether no more events are added, because the maximum number is stored."""
 
     def has_tensorflow_events(self) -> bool:
@@ -243,20 +243,20 @@ class Splitter:
         """Close every full part, and the splitter itself if it is full."""
         self.closed = self._kept >= _MAX_EVENTS
         for part in self._full:
-            part.closed = True
+            part.is_closed = True
         self._full.clear()
 
-    def thread_numbers(self) -> frozenset[str] | None:
+    def list_thread_numbers(self) -> frozenset[str] | None:
         """Return the numbers of the threads that are told apart. None if more can still be added."""
         if not self.closed and len(self._threads) < MAX_PROCESSES:
             return None
-        return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
+        return frozenset(label.removeprefix(format_thread("")) for label in self._threads)
 
     def is_saturated(self, label: str, thread: str, name: str) -> bool:
         """Return whether another event of this signature can only update a last occurrence."""
         part = self._parts.get((label, self._runs.get(label, 0)))
         return self.closed or all(
-            stored is None or stored.closed or stored.log.is_saturated(name)
+            stored is None or stored.is_closed or stored.log.is_saturated(name)
             for stored in (part, self._threads.get(thread))
         )
 
@@ -299,13 +299,13 @@ class Splitter:
 
     def _add_to_part(self, part: ProcessPart, event: Event, times: int) -> bool:
         """Add an event to a part unless that is closed. Return whether the event is new."""
-        part.first = part.first or event.line
-        if part.closed or self.closed:
+        part.first_line = part.first_line or event.line
+        if part.is_closed or self.closed:
             return False
         is_new = part.log.add(event, times)
-        part.kept += is_new
+        part.event_count += is_new
         self._kept += is_new
-        if is_new and part.kept >= _MAX_PROCESS_EVENTS:
+        if is_new and part.event_count >= _MAX_PROCESS_EVENTS:
             self._full.append(part)
         return is_new
 
@@ -314,11 +314,11 @@ class Splitter:
             self._more.add(hash(label))
 
     @property
-    def more(self) -> int:
+    def extra_process_count(self) -> int:
         """The number of processes that were only counted."""
         return len(self._more)
 
-    def parts(self, whole: Log) -> list[ProcessPart]:
+    def list_parts(self, whole: Log) -> list[ProcessPart]:
         """Return the TensorFlow processes in the order of their first events.
 
         `whole` is the log with the events of all processes. If the result has fewer than two parts, the processes
@@ -340,7 +340,7 @@ class Splitter:
                 ]
                 if hints and not part.log.has(name):
                     part.log.events[name] = hints
-        return sorted(parts, key=lambda part: (part.first, part.label, part.run))
+        return sorted(parts, key=lambda part: (part.first_line, part.label, part.run))
 
 
 def find_speaker(prefix: str, text: str) -> tuple[str, str]:
@@ -348,12 +348,12 @@ def find_speaker(prefix: str, text: str) -> tuple[str, str]:
 
     The thread label is empty if there is a process label. Both are empty if the message names neither.
     """
-    label = label_of(prefix, text)
+    label = find_label(prefix, text)
     thread = _THREAD.match(text) if not label else None
-    return label, thread_of(thread["id"]) if thread is not None else ""
+    return label, format_thread(thread["id"]) if thread is not None else ""
 
 
-def thread_of(number: str) -> str:
+def format_thread(number: str) -> str:
     """Return the label of a thread."""
     return f"process {number}"
 
@@ -376,7 +376,7 @@ def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
     return [] if thread is None else [(True, *thread.span("id"))]
 
 
-def label_of(prefix: str, text: str) -> str:
+def find_label(prefix: str, text: str) -> str:
     """Return the label of the process that logged a message. Empty if the message does not name it."""
     process = _match_process(prefix, text)
     if process is None:

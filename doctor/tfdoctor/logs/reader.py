@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfdoctor.logs.blocks import as_text, blocks
+from tfdoctor.logs.blocks import decode_text, iter_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,8 +46,8 @@ __all__ = [
     "Rows",
     "decode_line",
     "find_head",
-    "lines_of",
-    "messages_of",
+    "iter_lines",
+    "iter_messages",
     "read_lines",
 ]
 
@@ -147,21 +147,21 @@ def read_lines(
     source = _Source(chunks)
     for rows in source.rows(only):
         for index in range(len(rows.shapes)) if only is None else only.select_lines(rows):
-            yield from lines_of(rows.texts[index], rows.numbers[index], rows.places[index])
+            yield from iter_lines(rows.texts[index], rows.numbers[index], rows.places[index])
     if count is not None:
         count(source.number, source.size)
 
 
-def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
+def iter_lines(row: bytes, number: int, place: int) -> Iterator[Line]:
     """Yield the messages of a row.
 
     `number` is its line number in the file, and `place` its position among all rows.
     """
     following = place << _MESSAGE_BITS
     if len(row) <= MAX_LINE_CHARS:
-        messages = list(messages_of(as_text(row)))
+        messages = list(iter_messages(decode_text(row)))
     else:
-        messages = [message for text in decode_line(row) for message in messages_of(text)]
+        messages = [message for text in decode_line(row) for message in iter_messages(text)]
     for remaining, (text, prefix) in enumerate(messages, 1 - len(messages)):
         record = following
         following = record + 1 if remaining else (place + 1) << _MESSAGE_BITS
@@ -223,7 +223,7 @@ class Rows:
         """The rows as bytes. If the block ends with a newline, an empty item follows the last row."""
         return self._block.translate(_LINES, _BACKSPACE).split(b"\n")
 
-    def select_texts(self, places: Sequence[int]) -> None:
+    def limit_texts(self, places: Sequence[int]) -> None:
         """Declare that only the texts at these indices will be used. If they are few, the block is not split."""
         is_uncut = isinstance(self.__dict__.get("texts"), _SparseTexts)
         if is_uncut and len(places) > _MAX_UNCUT_TEXTS:
@@ -287,7 +287,7 @@ class _Source:
     """The rows of a stream, with a count of lines and bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._blocks = blocks(self._count_bytes(chunks))
+        self._blocks = iter_blocks(self._count_bytes(chunks))
         self.size = 0
         self._number = self._place = 0
         self._last: Rows | None = None
@@ -373,7 +373,7 @@ def _split_rows(rows: Rows) -> Iterator[_LinePiece]:
 
 def decode_line(raw: bytes) -> Iterator[str]:
     """Yield the text of a row, split into overlapping pieces if it is too long."""
-    text = as_text(raw)
+    text = decode_text(raw)
     if len(text) <= MAX_LINE_CHARS:
         yield text
         return
@@ -533,7 +533,7 @@ def _is_continuation(last: str, following: str, length: int, width: int) -> bool
     return not _NEW_LINE.match(following)
 
 
-def messages_of(raw: str) -> Iterator[tuple[str, str]]:
+def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
     """Yield (message, text before it) for each message of a line.
 
     A terminal, a web form or a missing newline can put several messages on one line.

@@ -11,7 +11,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.detectors import cluster as cluster_detectors
 from tfdoctor.logs.known_issues import describe_known_problems
-from tfdoctor.logs.libraries import is_cupti, list_names
+from tfdoctor.logs.libraries import is_cupti, list_sonames
 from tfdoctor.logs.log_context import Decision, LogContext
 from tfdoctor.logs.processes import FRAMEWORKS, LogProcess, ProcessPart, Splitter, merge_process_decisions
 from tfdoctor.logs.scan import scan
@@ -86,7 +86,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
     case = LogContext(log, compat)
     decision = decide(case)
-    parts = splitter.parts(log)
+    parts = splitter.list_parts(log)
     if len(parts) < 2 and len(case.origin.sources.writers) > 1:
         parts = _split_by_release(log, case)
     cases = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
@@ -100,7 +100,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     report = _make_report(case, decision, name)
     labels = _make_labels(parts)
     processes = [
-        _make_process(label, part.first, part_case, part_decision)
+        _make_process(label, part.first_line, part_case, part_decision)
         for label, part, part_case, part_decision in zip(labels, parts, cases, decisions, strict=True)
     ]
     processes += _list_frameworks(case)
@@ -114,7 +114,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
             for soname in _list_missing(part_case, part_decision)
         }
         report = replace(report, missing_libraries=tuple(sorted(names)))
-    return replace(report, processes=tuple(processes), more_processes=splitter.more)
+    return replace(report, processes=tuple(processes), more_processes=splitter.extra_process_count)
 
 
 def _split_by_release(log: Log, case: LogContext) -> list[ProcessPart]:
@@ -122,7 +122,7 @@ def _split_by_release(log: Log, case: LogContext) -> list[ProcessPart]:
     logs = split_by_writer(log, case.origin.sources.writers)
     parts = [ProcessPart(LogContext(part_log, case.compat).origin.name, log=part_log) for part_log in logs]
     for part in parts:
-        part.first = min(event.line for event in part.log)
+        part.first_line = min(event.line for event in part.log)
     return [part for part in parts if part.has_tensorflow_events()]
 
 
@@ -149,7 +149,7 @@ def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
     return [
-        replace(item, cause=Cause.HIDDEN_BY_ENV, maybe=(Cause.NO_DEVICE,))
+        replace(item, cause=Cause.HIDDEN_BY_ENV, other_causes=(Cause.NO_DEVICE,))
         if item.cause is Cause.NO_DEVICE
         else item
         for item in decisions
@@ -214,7 +214,7 @@ def _make_report(case: LogContext, decision: Decision, name: str) -> LogReport:
         benign=benign,
         cause=decision.cause,
         summary=_make_summary(case, decision, missing),
-        undecided=decision.maybe,
+        undecided=decision.other_causes,
         findings=tuple(findings) if decision.cause is not Cause.HEALTHY else tuple(findings[1:]),
         lines=case.log.lines,
         bytes=case.log.bytes,
@@ -236,8 +236,10 @@ def _make_cluster_findings(case: LogContext, decision: Decision, name: str) -> l
 
 def _list_missing(case: LogContext, decision: Decision) -> tuple[str, ...]:
     """Return the sonames of the missing libraries, sorted. CUPTI is included only if it is the cause."""
-    missing = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
-    names = list(list_names(missing))
+    missing = [
+        m for m in case.missing_libraries if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)
+    ]
+    names = list(list_sonames(missing))
     event = case.log.first("container-driver-error")
     if event is not None:
         names += [
@@ -282,7 +284,7 @@ def _make_root_finding(case: LogContext, decision: Decision, name: str, missing:
         "" if decision.title else cause.data.meaning,
     ]
     # without another CUDA version the note says little by itself: put it last
-    if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None:
+    if cause is Cause.LIBS_WRONG_VERSION and case.mismatched_cuda is None:
         parts.append(parts.pop(0))
     parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
@@ -290,9 +292,9 @@ def _make_root_finding(case: LogContext, decision: Decision, name: str, missing:
     known_problem_text, problem_remedies = describe_known_problems(case, decision)
     if known_problem_text:
         parts.append(known_problem_text)
-    remedies = (*advice.remedies(case, cause), *problem_remedies)
-    if decision.maybe:
-        titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.maybe)
+    remedies = (*advice.list_remedies(case, cause), *problem_remedies)
+    if decision.other_causes:
+        titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.other_causes)
         parts.append(
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
@@ -384,10 +386,10 @@ def _make_release_findings(case: LogContext, name: str) -> list[Finding]:
     origin = case.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
-    if origin.basis == "log" or not (events or sources.foreign):
+    if origin.basis == "log" or not (events or sources.foreign_line):
         return []
-    if sources.foreign is not None:
-        events = [sources.foreign]
+    if sources.foreign_line is not None:
+        events = [sources.foreign_line]
         note = (
             "Not known: no release contains all these source lines. It may be another build (a nightly, a candidate, "
             "a vendor's), or several."
@@ -457,7 +459,7 @@ def _describe_selected_gpus(case: LogContext) -> str:
     count = len([index for index in indices if index.strip()]) or len(
         {event.get("index") for event in case.log.list_events("device-found")}
     )
-    names = f" ({', '.join(case.cards)})" if case.cards else ""
+    names = f" ({', '.join(case.gpu_names)})" if case.gpu_names else ""
     return f"{count} GPU{'' if count == 1 else 's'}{names}" if count else f"the GPU{names}"
 
 
@@ -487,7 +489,7 @@ def _make_headline(case: LogContext, decision: Decision, missing: Sequence[str],
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
         return _make_summary(case, decision, missing)
     title = _make_title(decision, missing, 2)
-    other_cuda = case.other_cuda
+    other_cuda = case.mismatched_cuda
     if cause is Cause.LIBS_WRONG_VERSION and other_cuda is not None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         title = f"CUDA {other_cuda[0]} is installed, but it needs CUDA {other_cuda[1]} ({_find_runtime(missing)}{more})"

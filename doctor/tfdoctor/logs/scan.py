@@ -48,7 +48,7 @@ class _Scanner:
     """The line filter (see `reader.Filter`) and the receiver of lines while a log is scanned."""
 
     def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
-        self.log = Log(turns=MAX_CHANGES)
+        self.log = Log(max_changes=MAX_CHANGES)
         self._catalogue = catalogue
         self._splitter = splitter
         self._line_cache = LineCache(catalogue, self.log, splitter, self._add_repetitions)
@@ -93,9 +93,9 @@ class _Scanner:
 
     def _match_message(self, line: Line) -> list[Event]:
         """Return the events of a message, one for each signature that matches it or its prefix."""
-        matches = list(self._catalogue.matches(line.text))
+        matches = list(self._catalogue.iter_matches(line.text))
         if line.prefix:
-            matches += self._catalogue.matches(f"{line.prefix} ")
+            matches += self._catalogue.iter_matches(f"{line.prefix} ")
         cleaned_text = clean_line(line.text) if matches else ""
         events = []
         for order, match in enumerate(matches, line.record << _EVENT_BITS):

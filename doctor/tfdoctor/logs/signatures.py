@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal
 from tfdoctor.compat.decode import Converted, DataError, ReleaseSet, decode, read_raw
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause
-from tfdoctor.logs.reader import DIGITS, decode_line, messages_of
+from tfdoctor.logs.reader import DIGITS, decode_line, iter_messages
 from tfdoctor.records import dataclass
 from tfdoctor.versions import is_version
 
@@ -123,7 +123,7 @@ class Signature:
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
-    digit_blind: bool = field(default=False, metadata={"key": None})
+    ignores_digits: bool = field(default=False, metadata={"key": None})
     """Whether the pattern also matches a line with other digits at the same positions."""
 
     def __post_init__(self) -> None:
@@ -223,7 +223,7 @@ class Catalogue:
         self._shapes: dict[int, re.Pattern[str]] = {}
 
     @cached_property
-    def dated(self) -> tuple[Signature, ...]:
+    def signatures_with_era(self) -> tuple[Signature, ...]:
         """The signatures that have an era."""
         return tuple(signature for signature in self.signatures if signature.era is not None)
 
@@ -396,14 +396,14 @@ class Catalogue:
         for code, escape in _ESCAPES:
             shape = shape.replace(code, escape)
         for text in decode_line(shape):
-            for message, prefix in messages_of(text):
+            for message, prefix in iter_messages(text):
                 if self._has_candidate(message) or (prefix and self._has_candidate(f"{prefix} ")):
                     return True
         return False
 
     def _has_candidate(self, line: str) -> bool:
         """Return whether the line has a candidate that counts far down in a long log, too (see `beside`)."""
-        return any(not signature.beside for signature in self.candidates(line))
+        return any(not signature.beside for signature in self.list_candidates(line))
 
     def can_match_block(self, block: bytes) -> bool:
         """Return whether a block of a log that a terminal wrapped can have a known message.
@@ -420,7 +420,7 @@ class Catalogue:
         text = block.replace(b"\n", b" ")
         return any(anchor in text for anchor in possible if b" " in anchor)
 
-    def candidates(self, line: str) -> tuple[Signature, ...]:
+    def list_candidates(self, line: str) -> tuple[Signature, ...]:
         """Return the signatures that can match a line, because they match its shape."""
         shape = line.translate(DIGITS)
         signatures = self._candidates.get(shape)
@@ -463,9 +463,9 @@ class Catalogue:
     def _zeroed(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
 
-    def matches(self, line: str) -> Iterator[Match]:
+    def iter_matches(self, line: str) -> Iterator[Match]:
         """Yield the match of every signature in this line."""
-        for signature in self.candidates(line):
+        for signature in self.list_candidates(line):
             match = self.match(signature, line)
             if match is not None:
                 yield match
@@ -475,7 +475,7 @@ class Catalogue:
         """Return the match of one signature in a line. None if there is none."""
         match = signature.pattern.search(line)
         if match is None or not (
-            signature.digit_blind or any(literal in line for literal in signature.literals)
+            signature.ignores_digits or any(literal in line for literal in signature.literals)
         ):
             return None
         fields = {name: value for name, value in match.groupdict().items() if value is not None}
@@ -565,7 +565,7 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
         for entry in file.signatures:
             has_digits = any(re.search("[1-9]", literal) for literal in entry.literals)
             signatures.append(
-                replace(entry, digit_blind=is_digit_blind(entry.pattern.pattern) and not has_digits)
+                replace(entry, ignores_digits=is_digit_blind(entry.pattern.pattern) and not has_digits)
             )
     ids: set[str] = set()
     for signature in signatures:

@@ -80,7 +80,7 @@ class LogSources:
 
     writers: tuple[Writer, ...] = ()
     """The TensorFlows that wrote the lines, in the order of their first line. Empty if unknown."""
-    foreign: Event | None = None
+    foreign_line: Event | None = None
     """A line that shows that another build wrote the log. None if there is none.
 
     No release has this line, or it is the first of lines that do not belong to one to three releases.
@@ -264,12 +264,12 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
     writers = identify_sources(log, compat).writers
     if len(writers) != 1 or len(writers[0].lines) < _MIN_ERA_LINES:
         return log
-    minors = [versions.numbers(version)[:2] for version in writers[0].releases]
+    minors = [versions.parse_numbers(version)[:2] for version in writers[0].releases]
 
     def is_other_era(signature: Signature) -> bool:
         first, last = signature.era or ("", "")
-        return (bool(last) and min(minors) > versions.numbers(last)) or (
-            bool(first) and max(minors) < versions.numbers(first)
+        return (bool(last) and min(minors) > versions.parse_numbers(last)) or (
+            bool(first) and max(minors) < versions.parse_numbers(first)
         )
 
     kept_events = {

@@ -85,15 +85,21 @@ def is_registered(case: LogContext, decision: Decision) -> bool | None:
         return decision.cause.data.registers or decision.cause is Cause.LIBS_TRANSITIVE
     if case.has_remaining_gpus and decision.cause.data.registers:
         return True
-    if decision.cause is Cause.CUDNN_MISSING and log.has("dso-failed-old") and not gpu.is_none_listed(case):
+    if (
+        decision.cause is Cause.CUDNN_MISSING
+        and log.has("dso-failed-old")
+        and not gpu.has_listed_no_gpu(case)
+    ):
         return None  # these releases register a GPU without cuDNN and fail at its first use
     if not decision.cause.data.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # TensorFlow 2.5 and later do not log the number of GPUs
-        has_no_usable_gpu = case.has_ignored_all or gpu.is_none_listed(case) or log.has("interconnect")
+        has_no_usable_gpu = (
+            case.has_ignored_all_gpus or gpu.has_listed_no_gpu(case) or log.has("interconnect")
+        )
         return False if has_no_usable_gpu else None
     if decision.cause in DRIVER_STAGE_CAUSES and log.has("cuinit", "context-failed", "driver-code"):
         return False
     if case.ready_order >= 0 or gpu.list_failed_allocations(case):
         return True
-    return False if gpu.is_none_listed(case) else None
+    return False if gpu.has_listed_no_gpu(case) else None

@@ -38,7 +38,7 @@ class LogOrigin:
 
     "2.4-2.11" is a range, "2.4" a single release, "2.4+" has no upper bound and "-2.11" no lower bound.
     """
-    cuda: str | None
+    cuda_version: str | None
     """The CUDA version, from the library names: "11.2" or "11". None if unknown."""
     release: Release | None
     """The release in compat/ for `version`, or else the newest of the era. None if unknown."""
@@ -71,7 +71,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     sonames = _list_sonames(log)
     sources = identify_sources(log, compat)
     low, high = _find_bounds(log)
-    narrowed_bounds = _narrow_by_wording(log, low, high) if sources.foreign is None else (low, high)
+    narrowed_bounds = _narrow_by_wording(log, low, high) if sources.foreign_line is None else (low, high)
     if not sources.writers:
         low, high = narrowed_bounds
     releases = compat.gpu_releases
@@ -115,7 +115,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
             if _is_before_branch(early_minor, sources.writers[0], compat)
             else nightly_minor or _next_minor(early_minor, releases)
         )
-        first, late_minor = sorted((early_minor, late_minor), key=versions.numbers)
+        first, late_minor = sorted((early_minor, late_minor), key=versions.parse_numbers)
         early_releases = [
             release
             for release in releases
@@ -148,7 +148,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     ):
         # a nightly built soon after a release still has its lines
         minors = [line_matches[0].minor, _next_minor(line_matches[-1].minor, releases)]
-    if sources.foreign is not None and sonames:
+    if sources.foreign_line is not None and sonames:
         # a nightly opens the libraries of the release before it
         minors.append(_next_minor(minors[-1], releases))
     if low and versions.compare(low, releases[0].minor) < 0 and minors[0] == releases[0].minor:
@@ -353,7 +353,7 @@ def _find_bounds(log: Log) -> tuple[str, str]:
     """Return the first and the last minor release that the message formats allow. An empty string means no bound."""
     low, high = "", ""
     catalogue = load_signatures()
-    spans = [item.era for item in catalogue.dated if item.era is not None and log.has(item.id)]
+    spans = [item.era for item in catalogue.signatures_with_era if item.era is not None and log.has(item.id)]
     for event in log.list_events("format-classic"):
         path = event.get("path").replace("\\", "/")
         folder = next((item for item in catalogue.places if item.part in path), None)
@@ -386,8 +386,8 @@ def _narrow_by_wording(log: Log, low: str, high: str) -> tuple[str, str]:
             if wording.text in event.text:
                 lows += [wording.era[0]] if wording.era[0] else []
                 highs += [wording.era[1]] if wording.era[1] else []
-    first = max(lows, key=versions.numbers, default="")
-    last = min(highs, key=versions.numbers, default="")
+    first = max(lows, key=versions.parse_numbers, default="")
+    last = min(highs, key=versions.parse_numbers, default="")
     if first and last and versions.compare(first, last) > 0:
         return low, high
     return first, last
@@ -461,7 +461,7 @@ def _find_cuda(names: list[str], compat: Compat) -> str | None:
         if strip_library_name(name) == "cudart"
         for version in compat.cuda_of_soname(name)
     ]
-    return max(cudas, key=versions.numbers) if cudas else None
+    return max(cudas, key=versions.parse_numbers) if cudas else None
 
 
 def _find_cuda_of_dlls(log: Log) -> str | None:

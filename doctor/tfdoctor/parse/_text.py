@@ -141,14 +141,14 @@ def to_mib(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def is_nothing(text: str) -> bool:
+def is_placeholder(text: str) -> bool:
     """Return whether ``text`` is empty or a placeholder for a missing value (N/A, ERR!, Not Found, (null), …)."""
     return text.strip().lower() in _PLACEHOLDERS
 
 
 def value_or_none(text: str | None) -> str | None:
     """Return ``text`` stripped; None if it is missing or a placeholder."""
-    return None if text is None or is_nothing(text) else text.strip()
+    return None if text is None or is_placeholder(text) else text.strip()
 
 
 def is_fence(line: str) -> bool:

@@ -67,10 +67,10 @@ def _parse_json(text: str) -> DockerInfo | None:
     if document is None or not isinstance(document.get("Runtimes"), dict):
         return None
 
-    def string(key: str) -> str | None:
+    def get_string(key: str) -> str | None:
         value = document.get(key)
         return value_or_none(value) if isinstance(value, str) else None
 
     return _make_info(
-        tuple(map(str, document["Runtimes"])), string("DefaultRuntime"), string("ServerVersion")
+        tuple(map(str, document["Runtimes"])), get_string("DefaultRuntime"), get_string("ServerVersion")
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import CardHealth, SmiProcess
-from tfdoctor.parse._text import is_nothing, to_int, to_mib
+from tfdoctor.facts import GpuCondition, SmiProcess
+from tfdoctor.parse._text import is_placeholder, to_int, to_mib
 from tfdoctor.parse.smi_xml import read_report
 from tfdoctor.text import clean_line
 
@@ -40,7 +40,7 @@ SLOWDOWNS = frozenset(
 """Reasons of reduced clocks that count as slowdowns. An idle GPU, for example, does not."""
 
 
-def parse_smi_health(text: str) -> tuple[tuple[CardHealth, tuple[SmiProcess, ...]], ...]:
+def parse_smi_health(text: str) -> tuple[tuple[GpuCondition, tuple[SmiProcess, ...]], ...]:
     """Return the health and the processes of each GPU in the report; () if there is no report."""
     root = read_report(text)
     return (
@@ -53,7 +53,7 @@ def parse_smi_health(text: str) -> tuple[tuple[CardHealth, tuple[SmiProcess, ...
 def _get_text(element: Element, path: str) -> str | None:
     """Return the text at `path`; None if it is missing or a placeholder."""
     content = element.findtext(path)
-    return None if content is None or is_nothing(content) else clean_line(content, limit=120)
+    return None if content is None or is_placeholder(content) else clean_line(content, limit=120)
 
 
 def _get_flag(element: Element, *paths: str) -> bool | None:
@@ -70,11 +70,11 @@ def _get_flag(element: Element, *paths: str) -> bool | None:
     return None
 
 
-def _parse_health(gpu: Element) -> CardHealth:
+def _parse_health(gpu: Element) -> GpuCondition:
     display = [_get_flag(gpu, f"display_{suffix}") for suffix in ("active", "mode", "attached")]
     reset_required = _get_flag(gpu, "gpu_reset_status/reset_required")
     recovery = _get_text(gpu, "gpu_recovery_action")
-    return CardHealth(
+    return GpuCondition(
         persistence=_get_flag(gpu, "persistence_mode"),
         ecc=_get_flag(gpu, "ecc_mode/current_ecc"),
         uncorrected=_count_uncorrected(gpu, "volatile"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor.parse._text import Parsed, clean_lines, is_nothing, to_int, to_mib, value_or_none
+from tfdoctor.parse._text import Parsed, clean_lines, is_placeholder, to_int, to_mib, value_or_none
 from tfdoctor.records import dataclass
 
 _GPU = re.compile(r"\s*GPU ((?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*")
@@ -145,4 +145,4 @@ def _count_processes(entries: list[_Entry]) -> int | None:
     if heading is None:
         return None
     remark = heading.value or ""
-    return None if not listed and remark and is_nothing(remark) and remark.lower() != "none" else listed
+    return None if not listed and remark and is_placeholder(remark) and remark.lower() != "none" else listed

@@ -17,7 +17,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse._text import Parsed, clean, is_nothing, to_int, to_mib
+from tfdoctor.parse._text import Parsed, clean, is_placeholder, to_int, to_mib
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
         bus, rest = inline_bus, rest[: inline_bus.start()].strip()
     name, mode = _split_name_and_mode(rest)
     if bus is not None:
-        return _make_named_gpu(int(index[1]), name, None if is_nothing(bus["bus"]) else bus["bus"], mode)
+        return _make_named_gpu(int(index[1]), name, None if is_placeholder(bus["bus"]) else bus["bus"], mode)
     if mode is not None and cell.closed and _is_name(name):
         return _make_named_gpu(int(index[1]), name, None, mode)
     if _MEMORY.search(rest) and _is_name(rest):

@@ -39,15 +39,15 @@ def parse_smi_version(text: str) -> SmiVersion:
             fields.setdefault(" ".join(match[1].split()), match[2].strip())
     lowered = {name.lower(): value for name, value in fields.items()}
 
-    def version(*names: str) -> str | None:
+    def find_version(*names: str) -> str | None:
         matches = (_VERSION.match(lowered.get(name, "")) for name in names)
         return next((match[0] for match in matches if match), None)
 
     return SmiVersion(
         fields=fields,
-        driver_version=version("kmd version", "driver version"),
-        cuda_version=version("cuda umd version", "cuda version"),
-        nvml_version=version("nvml version"),
-        smi_version=version("nvidia-smi version"),
+        driver_version=find_version("kmd version", "driver version"),
+        cuda_version=find_version("cuda umd version", "cuda version"),
+        nvml_version=find_version("nvml version"),
+        smi_version=find_version("nvidia-smi version"),
         notes=() if fields else ("no 'name : value' lines of nvidia-smi --version",),
     )

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from tfdoctor.parse._text import Parsed, clean, is_nothing, to_int, to_mib, value_or_none
+from tfdoctor.parse._text import Parsed, clean, is_placeholder, to_int, to_mib, value_or_none
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -180,4 +180,4 @@ def _count_processes(gpu: Element) -> int | None:
     listed = len(processes.findall("process_info"))
     remark = (processes.text or "").strip()
     # A placeholder such as N/A means that the list is unavailable, but "None" means that it is empty.
-    return None if listed == 0 and remark and is_nothing(remark) and remark.lower() != "none" else listed
+    return None if listed == 0 and remark and is_placeholder(remark) and remark.lower() != "none" else listed

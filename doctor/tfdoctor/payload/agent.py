@@ -28,23 +28,23 @@ LOCK = threading.Lock()
 
 # Names are bytes, so that the container's locale (usually none) does not limit which files can be requested.
 if sys.version_info[0] == 2:
-    ENVIRON, cwd, UNKNOWN = os.environ, os.getcwd, "replace"
+    ENVIRON, cwd, DECODE_ERRORS = os.environ, os.getcwd, "replace"
 else:
-    ENVIRON, cwd, UNKNOWN = os.environb, os.getcwdb, "surrogateescape"
+    ENVIRON, cwd, DECODE_ERRORS = os.environb, os.getcwdb, "surrogateescape"
 
 
-def text(data):
+def encode_base64(data):
     """Return bytes as a Base64 string."""
     return base64.b64encode(data).decode("ascii")
 
 
 def to_bytes(name):
     """Return a path or another name as bytes, in the encoding of the file system."""
-    return name.encode("utf-8", "strict" if UNKNOWN == "replace" else UNKNOWN)
+    return name.encode("utf-8", "strict" if DECODE_ERRORS == "replace" else DECODE_ERRORS)
 
 
 def to_text(name):
-    return name.decode("utf-8", UNKNOWN)
+    return name.decode("utf-8", DECODE_ERRORS)
 
 
 def op_hello(request):
@@ -76,7 +76,7 @@ def op_read(request):
         if request.get("offset"):
             stream.seek(request["offset"])
         return {
-            "data": text(stream.read(request["size"])),
+            "data": encode_base64(stream.read(request["size"])),
             "size": status.st_size,
             "device": status.st_dev,
             "inode": status.st_ino,
@@ -159,8 +159,8 @@ def op_run(request):
         return {
             "status": process.returncode,
             "timed_out": timed_out,
-            "stdout": text(out.read(MAX_OUTPUT_BYTES)),
-            "stderr": text(err.read(MAX_OUTPUT_BYTES)),
+            "stdout": encode_base64(out.read(MAX_OUTPUT_BYTES)),
+            "stderr": encode_base64(err.read(MAX_OUTPUT_BYTES)),
             "seconds": time.time() - started,
         }
 
@@ -184,7 +184,7 @@ OPERATIONS = {
 }
 
 
-def answer(request):
+def handle_request(request):
     """Handle a request, and print the response. An error becomes a response with `errno` and `strerror`."""
     request_id = request["id"]
     try:
@@ -204,7 +204,7 @@ def main():
         if not line:
             break
         request = json.loads(line)
-        threading.Thread(target=answer, args=(request,)).start()
+        threading.Thread(target=handle_request, args=(request,)).start()
     for pid in list(RUNNING):
         kill(pid)
 

@@ -18,7 +18,7 @@ MARKER = "tfdoctor-payload:"
 MATRIX_ROWS = 256
 
 
-def say(**facts):
+def print_facts(**facts):
     print(MARKER + json.dumps(facts))
     sys.stdout.flush()
 
@@ -95,38 +95,38 @@ def main():
     try:
         import tensorflow as tf
     except BaseException as error:
-        say(import_ok=False, error="%s: %s" % (type(error).__name__, error), seconds=time.time() - started)
+        print_facts(import_ok=False, error="%s: %s" % (type(error).__name__, error), seconds=time.time() - started)
         return
-    say(import_ok=True, tensorflow=str(getattr(tf, "__version__", "")), seconds=time.time() - started)
+    print_facts(import_ok=True, tensorflow=str(getattr(tf, "__version__", "")), seconds=time.time() - started)
     try:
         devices = list_gpus(tf)
     except Exception as error:
-        say(error="%s: %s" % (type(error).__name__, error), seconds=time.time() - started)
+        print_facts(error="%s: %s" % (type(error).__name__, error), seconds=time.time() - started)
         return
-    say(devices=devices, seconds=time.time() - started)
+    print_facts(devices=devices, seconds=time.time() - started)
     if "list" in sys.argv[1:]:
         return
     try:
         set_growth(tf)
     except Exception as error:
-        say(growth=str(error))
+        print_facts(growth=str(error))
     results = []
     try:
         if devices:
-            say(computing=0)
+            print_facts(computing=0)
             initialize(tf)
     except Exception as error:
         text = "%s: %s" % (type(error).__name__, str(error)[:300])
         results = ["GPU:%d failed: %s" % (index, text) for index in range(len(devices))]
-        say(computed=results, computing=None, total_seconds=time.time() - started)
+        print_facts(computed=results, computing=None, total_seconds=time.time() - started)
         return
     for index in range(len(devices)):
-        say(computing=index)
+        print_facts(computing=index)
         try:
             results.append(compute(tf, index))
         except Exception as error:
             results.append("GPU:%d failed: %s: %s" % (index, type(error).__name__, str(error)[:300]))
-        say(computed=results, computing=None, total_seconds=time.time() - started)
+        print_facts(computed=results, computing=None, total_seconds=time.time() - started)
 
 
 if __name__ == "__main__":

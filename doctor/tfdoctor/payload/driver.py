@@ -18,7 +18,7 @@ import os
 import re
 
 MARKER = "tfdoctor-payload:"
-TOTAL_LIMIT = 256  # devices; a larger number comes from a broken library
+MAX_DEVICES = 256  # devices; a larger number comes from a broken library
 CLOCK_RATE, MULTIPROCESSOR_COUNT, MAJOR, MINOR = 13, 16, 75, 76  # CUdevice_attribute
 
 
@@ -47,7 +47,7 @@ def load(name):
         return None, str(error)
 
 
-def function(library, *choices):
+def find_function(library, *choices):
     """Return the first of the functions `choices` that a library has; None if it has none of them."""
     for name in choices:
         try:
@@ -57,9 +57,9 @@ def function(library, *choices):
     return None
 
 
-def attribute(library, device, number, answer):
+def query_attribute(library, device, number, answer):
     """Return an attribute of a device. If the query fails, return None and store the error in `answer`."""
-    query = function(library, "cuDeviceGetAttribute")
+    query = find_function(library, "cuDeviceGetAttribute")
     value = ctypes.c_int(0)
     status = query(ctypes.byref(value), number, device) if query is not None else -1
     if status:
@@ -68,43 +68,43 @@ def attribute(library, device, number, answer):
     return value.value
 
 
-def uuid_text(raw):
+def format_uuid(raw):
     digits = "".join("%02x" % byte for byte in bytearray(raw))
     return "GPU-%s-%s-%s-%s-%s" % (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
 
 
-def cuda_device(library, ordinal):
+def describe_cuda_device(library, ordinal):
     """Return the facts about a CUDA device."""
     device = ctypes.c_int(0)
     answer = {"ordinal": ordinal}
-    get = function(library, "cuDeviceGet")
+    get = find_function(library, "cuDeviceGet")
     if get is None or get(ctypes.byref(device), ordinal):
         return answer
     buffer = ctypes.create_string_buffer(256)
-    query = function(library, "cuDeviceGetName")
+    query = find_function(library, "cuDeviceGetName")
     if query is not None and not query(buffer, 255, device):
         answer["name"] = text(buffer.value)
-    query = function(library, "cuDeviceGetPCIBusId")
+    query = find_function(library, "cuDeviceGetPCIBusId")
     if query is not None and not query(buffer, 255, device):
         answer["pci_bus_id"] = text(buffer.value).lower()
     raw = (ctypes.c_ubyte * 16)()
-    query = function(library, "cuDeviceGetUuid_v2", "cuDeviceGetUuid")
+    query = find_function(library, "cuDeviceGetUuid_v2", "cuDeviceGetUuid")
     if query is not None and not query(ctypes.byref(raw), device):
-        answer["uuid"] = uuid_text(raw)
+        answer["uuid"] = format_uuid(raw)
     total = ctypes.c_size_t(0)
-    query = function(library, "cuDeviceTotalMem_v2", "cuDeviceTotalMem")
+    query = find_function(library, "cuDeviceTotalMem_v2", "cuDeviceTotalMem")
     if query is not None and not query(ctypes.byref(total), device):
         answer["memory_mib"] = int(total.value >> 20)
-    major, minor = attribute(library, device, MAJOR, answer), attribute(library, device, MINOR, answer)
+    major, minor = query_attribute(library, device, MAJOR, answer), query_attribute(library, device, MINOR, answer)
     if major is None or minor is None:
         major_value, minor_value = ctypes.c_int(0), ctypes.c_int(0)
-        query = function(library, "cuDeviceComputeCapability")
+        query = find_function(library, "cuDeviceComputeCapability")
         if query is not None and not query(ctypes.byref(major_value), ctypes.byref(minor_value), device):
             major, minor = major_value.value, minor_value.value
     if major is not None and minor is not None:
         answer["compute_capability"] = "%d.%d" % (major, minor)
-    answer["multiprocessors"] = attribute(library, device, MULTIPROCESSOR_COUNT, answer)
-    answer["clock_khz"] = attribute(library, device, CLOCK_RATE, {})
+    answer["multiprocessors"] = query_attribute(library, device, MULTIPROCESSOR_COUNT, answer)
+    answer["clock_khz"] = query_attribute(library, device, CLOCK_RATE, {})
     return answer
 
 
@@ -141,7 +141,7 @@ def list_refused_nodes(closed):
     return refused[:32]
 
 
-def cuda(name):
+def describe_cuda(name):
     """Return the facts about libcuda and its devices."""
     answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_closed_nodes()}
     library, answer["error"] = load(name)
@@ -149,34 +149,34 @@ def cuda(name):
         return answer
     answer["loaded"] = True
     answer["path"] = find_mapped("libcuda")
-    answer["stand_in"] = function(library, "tfdoctor_stand_in") is not None
-    answer["software"] = function(library, "tfdoctor_software") is not None
-    init = function(library, "cuInit")
+    answer["stand_in"] = find_function(library, "tfdoctor_stand_in") is not None
+    answer["software"] = find_function(library, "tfdoctor_software") is not None
+    init = find_function(library, "cuInit")
     if init is None:
         answer["error"] = "it has no function cuInit"
         return answer
     result = init(0)
     answer["init"] = result
-    error_name = function(library, "cuGetErrorName")
+    error_name = find_function(library, "cuGetErrorName")
     if result and error_name is not None:
         pointer = ctypes.c_char_p()
         if not error_name(result, ctypes.byref(pointer)) and pointer.value:
             answer["init_name"] = text(pointer.value)
     version = ctypes.c_int(0)
-    query = function(library, "cuDriverGetVersion")
+    query = find_function(library, "cuDriverGetVersion")
     if query is not None and not query(ctypes.byref(version)):
         answer["version"] = version.value
     if result:
         answer["refused_nodes"] = list_refused_nodes(answer["closed_nodes"])
         return answer
     count = ctypes.c_int(0)
-    query = function(library, "cuDeviceGetCount")
+    query = find_function(library, "cuDeviceGetCount")
     status = query(ctypes.byref(count)) if query is not None else -1
     if status:
         answer["count_error"] = status
         return answer
     answer["count"] = count.value
-    answer["devices"] = [cuda_device(library, ordinal) for ordinal in range(min(count.value, TOTAL_LIMIT))]
+    answer["devices"] = [describe_cuda_device(library, ordinal) for ordinal in range(min(count.value, MAX_DEVICES))]
     return answer
 
 
@@ -196,31 +196,31 @@ class PciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
     ]
 
 
-def nvml_device(library, index):
+def describe_nvml_device(library, index):
     """Return the facts about an NVML device."""
     answer = {"index": index}
     handle = ctypes.c_void_p()
-    get = function(library, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
+    get = find_function(library, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
     if get is None or get(ctypes.c_uint(index), ctypes.byref(handle)):
         return answer
     buffer = ctypes.create_string_buffer(256)
     for key, symbol in (("name", "nvmlDeviceGetName"), ("uuid", "nvmlDeviceGetUUID")):
-        query = function(library, symbol)
+        query = find_function(library, symbol)
         if query is not None and not query(handle, buffer, ctypes.c_uint(255)):
             answer[key] = text(buffer.value)
     memory = Memory()
-    query = function(library, "nvmlDeviceGetMemoryInfo")
+    query = find_function(library, "nvmlDeviceGetMemoryInfo")
     if query is not None and not query(handle, ctypes.byref(memory)):
         answer["memory_total_mib"] = int(memory.total >> 20)
         answer["memory_used_mib"] = int(memory.used >> 20)
     pci = PciInfo()
-    query = function(library, "nvmlDeviceGetPciInfo_v3")
+    query = find_function(library, "nvmlDeviceGetPciInfo_v3")
     if query is not None and not query(handle, ctypes.byref(pci)):
         answer["pci_bus_id"] = "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
     return answer
 
 
-def nvml(name):
+def describe_nvml(name):
     """Return the facts about NVML and its devices."""
     answer = {"loaded": False, "error": "", "devices": []}
     library, answer["error"] = load(name)
@@ -228,31 +228,31 @@ def nvml(name):
         return answer
     answer["loaded"] = True
     answer["path"] = find_mapped("libnvidia-ml")
-    init = function(library, "nvmlInit_v2", "nvmlInit")
+    init = find_function(library, "nvmlInit_v2", "nvmlInit")
     if init is None:
         answer["error"] = "it has no function nvmlInit"
         return answer
     result = init()
     answer["init"] = result
-    describe = function(library, "nvmlErrorString")
+    describe = find_function(library, "nvmlErrorString")
     if result and describe is not None:
         describe.restype = ctypes.c_char_p
         answer["init_error"] = text(describe(result) or b"")
     buffer = ctypes.create_string_buffer(256)
-    query = function(library, "nvmlSystemGetDriverVersion")
+    query = find_function(library, "nvmlSystemGetDriverVersion")
     if query is not None and not query(buffer, ctypes.c_uint(255)):
         answer["driver_version"] = text(buffer.value)
     if result:
         return answer
     count = ctypes.c_uint(0)
-    query = function(library, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+    query = find_function(library, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
     if query is not None and not query(ctypes.byref(count)):
         answer["count"] = count.value
-        answer["devices"] = [nvml_device(library, index) for index in range(min(count.value, TOTAL_LIMIT))]
+        answer["devices"] = [describe_nvml_device(library, index) for index in range(min(count.value, MAX_DEVICES))]
     return answer
 
 
-def say(key, value):
+def print_facts(key, value):
     # Each library gets a separate line, which is not lost if the next library crashes or hangs.
     print(MARKER + json.dumps({key: value}))
     sys.stdout.flush()
@@ -266,9 +266,9 @@ def main():
         else:
             os.environ[str(name)] = str(value) if sys.version_info[0] > 2 else value.encode("utf-8")
     if names[0] != "-":
-        say("cuda", cuda(names[0]))
+        print_facts("cuda", describe_cuda(names[0]))
     if names[1] != "-":
-        say("nvml", nvml(names[1]))
+        print_facts("nvml", describe_nvml(names[1]))
     sys.stdout.flush()
     os._exit(0)  # a driver can hang in its destructors
 

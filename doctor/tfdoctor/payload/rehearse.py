@@ -6,7 +6,7 @@ from __future__ import print_function
 
 import sys
 
-AT_START = set(sys.modules)
+MODULES_AT_START = set(sys.modules)
 
 # The script's own folder, which contains rehearse_keras, comes first unless Python runs in safe mode.
 _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
@@ -22,7 +22,7 @@ import os
 import traceback
 
 # Forget modules that a program would not have imported yet, so that the rehearsal imports them again.
-for loaded in set(sys.modules) - AT_START:
+for loaded in set(sys.modules) - MODULES_AT_START:
     del sys.modules[loaded]
 
 MARKER = "tfdoctor-payload:"
@@ -32,7 +32,7 @@ MAX_FRAMES = 40
 NOT_FOUND_PREFIX = "No module named "
 
 
-def say(**facts):
+def print_facts(**facts):
     OUTPUT.write("\n" + MARKER + json.dumps(facts) + "\n")
     OUTPUT.flush()
 
@@ -84,7 +84,7 @@ def find_missing_module(error):
     return None
 
 
-def failure(error):
+def describe_error(error):
     """Return the facts about the current error."""
     return {
         "type": type(error).__name__,
@@ -137,7 +137,7 @@ def rehearse(name, chains):
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return failure(error)
+        return describe_error(error)
     return {}
 
 
@@ -150,16 +150,16 @@ def run_source(path):
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return failure(error)
+        return describe_error(error)
     return {}
 
 
 def rehearse_and_report(key, name, chains):
     """Import a module, and print the result under `key`."""
-    say(at=name)
+    print_facts(at=name)
     answer = rehearse(name, chains)
     answer.update(name=name, file=get_module_path(name), top=get_module_path(name.split(".")[0]))
-    say(**{key: answer})
+    print_facts(**{key: answer})
 
 
 def main():
@@ -167,9 +167,9 @@ def main():
     for number, (name, chains) in enumerate(plan["modules"]):
         rehearse_and_report("module:%d" % number, name, chains)
     for path in filter(os.path.isfile, plan["sources"]):
-        say(at=path)
+        print_facts(at=path)
         answer = run_source(path)
-        say(**{"source": dict(answer, name=path)})
+        print_facts(**{"source": dict(answer, name=path)})
         if answer:
             break
     keras, version = plan.get("keras") or ((), "")
@@ -177,7 +177,7 @@ def main():
         install_stand_in(version)
         for number, name in enumerate(keras):
             rehearse_and_report("keras:%d" % number, name, ())
-    say(done=True)
+    print_facts(done=True)
     return 0
 
 

@@ -155,13 +155,13 @@ class Finder(object):
         from importlib.machinery import ModuleSpec
 
         spec = ModuleSpec(name, self, is_package=True)
-        spec.loader_state = self.real(parts[1:])
+        spec.loader_state = self.find_installed_path(parts[1:])
         if len(parts) > 1 and spec.loader_state is None:
-            if is_name_missing(self.real(parts[1:-1]), parts[-1]):
+            if is_name_missing(self.find_installed_path(parts[1:-1]), parts[-1]):
                 return None
         return spec
 
-    def real(self, parts):
+    def find_installed_path(self, parts):
         """Return the file or folder of a TensorFlow module, given the parts of its name; None if it is unknown."""
         if self.folder is None or not parts:
             return None  # the names of the package itself are assembled during its import
@@ -181,7 +181,7 @@ class Finder(object):
         module.__real__ = module.__spec__.loader_state
 
 
-def find_installed():
+def find_tensorflow_folder():
     """Return TensorFlow's folder; None if it is not installed. TensorFlow is not imported."""
     from importlib.machinery import PathFinder
 
@@ -195,7 +195,7 @@ def find_installed():
 
 def install_stand_in(version):
     """Make `import tensorflow` use the stand-in, and prevent Keras from creating its settings file."""
-    sys.meta_path.insert(0, Finder(version, find_installed()))
+    sys.meta_path.insert(0, Finder(version, find_tensorflow_folder()))
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     if not os.path.isfile(os.path.join(home, "keras.json")):
         os.environ["KERAS_HOME"] = UNUSABLE_FOLDER

@@ -37,7 +37,7 @@ from stages_bench import do_bench
 from stages_compute import do_compute, do_cudnn
 from stages_devices import Run, do_import, do_visible
 from stages_nccl import do_nccl
-from stages_output import MAX_ERROR_CHARS, WRITER, MissingFeature, ProgressReporter, WrongResult, say, summarize_error, measure_since, text
+from stages_output import MAX_ERROR_CHARS, WRITER, MissingFeature, ProgressReporter, WrongResult, say, summarize_error, measure_since, format_error
 
 sys.path.pop(0)
 
@@ -73,10 +73,10 @@ def run_stage(run, stage, limit):
         status, detail = "failed", "%s" % error
         full_error, facts = getattr(error, "raw", "") or detail, getattr(error, "facts", {})
     except BaseException as error:
-        status, full_error = "failed", text(error)
+        status, full_error = "failed", format_error(error)
         detail = summarize_error(full_error)
     finally:
-        progress.over.set()
+        progress.stop_event.set()
         set_alarm(0)
     say(stage=stage, status=status, detail=detail[:MAX_ERROR_CHARS], seconds=measure_since(started), error=full_error, **facts)
     return status != "failed"

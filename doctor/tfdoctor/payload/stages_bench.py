@@ -9,10 +9,10 @@ import re
 import tempfile
 import time
 
-from stages_compute import tf32_switch
+from stages_compute import Tf32Switch
 from stages_bench_work import DTYPES, WORKLOADS, build, build_eager
-from stages_devices import Card, public_config
-from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, text
+from stages_devices import Card, get_config_function
+from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, format_error
 
 ROUNDS = 8
 MAX_SAMPLES = 400  # largest number of times of a piece of work
@@ -36,28 +36,28 @@ class MachineBenchmark(object):
     POINTS = 8192
 
     def __init__(self):
-        self.seconds, self.what = [], None
+        self.seconds, self.description = [], None
         try:
             import numpy
 
-            self.transform, self.given = numpy.fft.fft, numpy.linspace(-1.0, 1.0, self.POINTS)
-            self.what = "numpy %s" % numpy.__version__
+            self.transform, self.samples = numpy.fft.fft, numpy.linspace(-1.0, 1.0, self.POINTS)
+            self.description = "numpy %s" % numpy.__version__
         except Exception:  # problems of numpy are not reported here
             pass
 
     def measure(self):
         """Time one transform."""
-        if self.what is None:
+        if self.description is None:
             return
         start = clock()
-        self.transform(self.given)
+        self.transform(self.samples)
         self.seconds.append(clock() - start)
 
     def report(self):
         """Print the median of the times so far."""
         if self.seconds:
             median = sorted(self.seconds)[len(self.seconds) // 2]
-            say(stage="bench", yardstick=dict(what=self.what, seconds=float("%.6g" % median)))
+            say(stage="bench", yardstick=dict(what=self.description, seconds=float("%.6g" % median)))
 
 
 class TimedWork(object):
@@ -65,23 +65,23 @@ class TimedWork(object):
 
     def __init__(self, facts, call):
         self.facts, self.call, self.ready = facts, call, None
-        self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
+        self.seconds, self.first_seconds, self.skip_reason, self.log_text = [], None, "", ""
         self.rounds = []  # number of times in each round
         self.busy, self.spent, self.others = 0.0, 0.0, None
-        self.quiet = self.smallest = False
+        self.is_quiet = self.is_smallest = False
 
     def report(self):
         """Print the times so far, unless `quiet` is set."""
-        if self.quiet:
+        if self.is_quiet:
             return
-        line = dict(self.facts, samples=[float("%.6g" % seconds) for seconds in self.seconds], first=self.first)
+        line = dict(self.facts, samples=[float("%.6g" % seconds) for seconds in self.seconds], first=self.first_seconds)
         line["rounds"] = self.rounds
         if self.others is not None:
             line["others"] = round(self.others, 3)
-        if self.left_out:
-            line["left_out"] = self.left_out
-        if self.heard:
-            line["heard"] = self.heard
+        if self.skip_reason:
+            line["left_out"] = self.skip_reason
+        if self.log_text:
+            line["heard"] = self.log_text
         say(stage="bench", run=line)
 
 
@@ -96,25 +96,25 @@ class LogCapture(object):
         self.text = ""
 
     def __enter__(self):
-        self.kept = self.file = None
+        self.saved_descriptor = self.file = None
         try:
             self.file = tempfile.TemporaryFile()
-            self.kept = os.dup(2)
+            self.saved_descriptor = os.dup(2)
             os.dup2(self.file.fileno(), 2)
         except (IOError, OSError):
             pass
         return self
 
     def __exit__(self, *_):
-        if self.kept is not None:
-            os.dup2(self.kept, 2)
+        if self.saved_descriptor is not None:
+            os.dup2(self.saved_descriptor, 2)
             self.file.seek(0)
             logged = self.file.read()
             try:
-                os.write(self.kept, logged)
+                os.write(self.saved_descriptor, logged)
             except OSError:
                 pass
-            os.close(self.kept)
+            os.close(self.saved_descriptor)
             matching = [line for line in logged.decode("utf-8", "replace").splitlines() if RELEVANT_LOG_LINE.search(line)]
             self.text = "\n".join(matching)[:MAX_ERROR_CHARS]
         if self.file is not None:
@@ -127,14 +127,14 @@ def do_bench(run):
     budget = float(request.get("time") or 60)
     cards = select_devices(run, request.get("devices") or [])
     uses_autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
-    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], uses_autotune=uses_autotune)
+    say(stage="bench", devices=[dict(card.details, device=format_device_name(card)) for card in cards], uses_autotune=uses_autotune)
     pieces, errors = [], []
     v1 = run.v1
     cpu_count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
     config = v1.ConfigProto(
         gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": cpu_count}
     )
-    tf32_switch(run, True).__enter__()  # no TF32 in float32, because the known peak speeds are those of float32
+    Tf32Switch(run, True).__enter__()  # no TF32 in float32, because the known peak speeds are those of float32
     split_cpu(run, cpu_count)
     for workload in request.get("workloads") or WORKLOADS:  # one graph each, because optimizing a large one is slow
         graph = v1.Graph()
@@ -143,7 +143,7 @@ def do_bench(run):
         if log.text:
             say(stage="bench", log=log.text)
         with graph.as_default():
-            make_pieces(build(run, cards, dict(request, workloads=[workload]), short_name), session, pieces, errors, v1)
+            make_pieces(build(run, cards, dict(request, workloads=[workload]), format_device_name), session, pieces, errors, v1)
     pieces = sort_in_turns(pieces)
     started = clock()  # the import and building the graphs do not count
     started += warm_up(pieces, started, budget, WARM_UP_SHARE)
@@ -154,7 +154,7 @@ def do_bench(run):
     build_started = clock()
     eager = []
     with LogCapture() as log:
-        make_pieces(build_eager(run, cards, request, short_name), None, eager, errors)
+        make_pieces(build_eager(run, cards, request, format_device_name), None, eager, errors)
     if log.text:
         say(stage="bench", log=log.text)
     started += clock() - build_started
@@ -188,7 +188,7 @@ def explain_unserved(wish, cards):
     if "conv" in workloads and all(dtype == "tf32" for dtype in types):
         reasons.append("convolutions are not timed in tf32")
     if "matmul" in workloads or ("conv" in workloads and len(reasons) == 0):
-        names = ", ".join(short_name(card) for card in cards)
+        names = ", ".join(format_device_name(card) for card in cards)
         reasons.append("with this TensorFlow %s has no %s" % (names, " and no ".join(types)))
     error = WrongResult("; ".join(reasons))
     error.facts = {"wish": True}
@@ -208,7 +208,7 @@ def make_pieces(offered, session, pieces, refused, v1=None):
                 piece.ready = make_initializer(v1, session, known)
             pieces.append(piece)
         except Exception as error:
-            refused.append(summarize_error(text(error)))
+            refused.append(summarize_error(format_error(error)))
             say(stage="bench", run=dict(facts, samples=[], first=None, left_out=refused[-1]))
 
 
@@ -247,8 +247,8 @@ def split_cpu(run, count):
 
     If TensorFlow cannot do that, MirroredStrategy reports the error later.
     """
-    configure, lister = public_config(run.tf, "set_logical_device_configuration"), public_config(run.tf, "list_physical_devices")
-    configuration_class = public_config(run.tf, "LogicalDeviceConfiguration")
+    configure, lister = get_config_function(run.tf, "set_logical_device_configuration"), get_config_function(run.tf, "list_physical_devices")
+    configuration_class = get_config_function(run.tf, "LogicalDeviceConfiguration")
     if count > 1 and configure is not None and configuration_class is not None:
         try:
             configure(lister("CPU")[0], [configuration_class() for _ in range(count)])
@@ -283,7 +283,7 @@ def warm_up(pieces, began, budget, share):
             if clock() - start > budget * share / 12.0:
                 too_slow[get_work_family(piece)] = True
         except Exception as error:
-            piece.left_out = summarize_error(text(error))
+            piece.left_out = summarize_error(format_error(error))
         piece.report()
     return uncounted
 
@@ -310,7 +310,7 @@ def run_rounds(pieces, began, budget, numbers, yardstick=None):
                     if clock() - start > slot:
                         break
             except Exception as error:
-                piece.left_out = summarize_error(text(error))
+                piece.left_out = summarize_error(format_error(error))
             piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
             measure_others(piece, load_before, read_cpu_load(), clock() - start)
             piece.report()
@@ -416,5 +416,5 @@ def select_devices(run, names):
     return result
 
 
-def short_name(card):
+def format_device_name(card):
     return "%s:%d" % (card.kind, card.index)

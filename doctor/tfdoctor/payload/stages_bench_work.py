@@ -1,7 +1,7 @@
 # Part of stages.py: the work that bench times. The data is in variables on the device, except for `copy`,
 # which tests the connection. A piece consists of facts and a function that takes a session and returns what
 # is called for each time.
-from stages_compute import has_dtype, tf32_switch
+from stages_compute import has_dtype, Tf32Switch
 from stages_output import MissingFeature
 
 DEFAULT_SIZES = {
@@ -45,7 +45,7 @@ def supports_dtype(run, card, dtype, wish):
     Half precision on a CPU is slow, and is timed only on request.
     """
     if dtype == "tf32":
-        is_supported = tf32_switch(run, True).switch is not None
+        is_supported = Tf32Switch(run, True).switch is not None
         return is_supported and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
     if card.kind == "CPU":
         is_requested = dtype == "float32" or dtype in (wish.get("dtypes") or ())
@@ -87,7 +87,7 @@ def make_fetch(session, tensor, feed=None):
 
 def allow_tf32(run, call):
     """Return a call with TF32 enabled, which TensorFlow tests at the start of each product."""
-    switch = tf32_switch(run, True).switch
+    switch = Tf32Switch(run, True).switch
 
     def call_with_tf32():
         switch(True)

@@ -5,7 +5,7 @@ import re
 import time
 
 from stages_devices import fill_description, list_by_creating
-from stages_output import MissingFeature, WrongResult, round_finite, plural, say, summarize_error, measure_since, text, merge_failures
+from stages_output import MissingFeature, WrongResult, round_finite, format_count, say, summarize_error, measure_since, format_error, merge_failures
 
 TIMED_ROWS = 4096  # rows of the matrices that are timed: 64 MiB each in float32
 PRODUCTS_PER_RUN = 4  # products per run, so that the cost of starting one is negligible
@@ -62,7 +62,7 @@ def compute_on(run, card):
         except MissingFeature:
             continue
         except Exception as error:
-            raw = text(error)
+            raw = format_error(error)
             say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=raw, seconds=measure_since(started))
             return "%s: %s" % (dtype, summarize_error(raw)), raw
         for mode, deviation, limit in modes:
@@ -74,9 +74,9 @@ def compute_on(run, card):
             speed, note = {}, ""
             if run.kind == "GPU" and not run.small:
                 try:
-                    speed, note = measure(run, card, dtype, mode, not results)
+                    speed, note = measure_speed(run, card, dtype, mode, not results)
                 except Exception as error:  # usually because other processes use the memory
-                    speed, note = {}, "not timed: " + summarize_error(text(error))
+                    speed, note = {}, "not timed: " + summarize_error(format_error(error))
             line.update(speed)
             label = mode.replace("tf32", "float32 as TF32")
             if speed:
@@ -120,29 +120,29 @@ def compare(run, card, dtype):
     else:
         left, right = ((random.randint(-64, 65, (n, n)) / 64.0).astype("float32") for _ in range(2))
     exact = left.astype("float64").dot(right.astype("float64"))
-    limit = sum_limit(n, SUM_UNIT[run.kind][dtype])
+    limit = compute_sum_limit(n, SUM_UNIT[run.kind][dtype])
     if dtype != "float32":
         limit += 4 * ROUNDING_UNIT[dtype] * float(numpy.abs(exact).max())
-    deviation = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
-    if dtype != "float32" or not limit < deviation <= tf32_limit(n):
+    deviation = float(numpy.abs(compute_product(run, card, dtype, left, right) - exact).max())
+    if dtype != "float32" or not limit < deviation <= compute_tf32_limit(n):
         return [(dtype, deviation, limit)]
-    modes = [("tf32", deviation, tf32_limit(n))]
-    with tf32_switch(run, True) as is_disabled:
+    modes = [("tf32", deviation, compute_tf32_limit(n))]
+    with Tf32Switch(run, True) as is_disabled:
         if is_disabled:
-            deviation = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
+            deviation = float(numpy.abs(compute_product(run, card, dtype, left, right) - exact).max())
             modes.append((dtype, deviation, limit))
     return modes
 
 
-def sum_limit(n, unit):
+def compute_sum_limit(n, unit):
     return 12 * unit * n / (3 * math.sqrt(2.0))
 
 
-def tf32_limit(n):
+def compute_tf32_limit(n):
     return 6 * TF32_UNIT * math.sqrt(2.0 * n) / 3
 
 
-class tf32_switch(object):
+class Tf32Switch(object):
     """A context manager that disables TF32 if `off` is true and this TensorFlow supports that."""
 
     def __init__(self, run, off):
@@ -161,14 +161,14 @@ class tf32_switch(object):
             self.switch(self.before)
 
 
-def product(run, card, dtype, left, right):
+def compute_product(run, card, dtype, left, right):
     """Return a product on the device. Raise MissingFeature if an optional type has no kernel."""
     try:
         return multiply(run, card, dtype, left, right)
     except Exception as error:
         # Old releases lack half precision; on a GPU only bfloat16's kernels can be missing.
         optional = dtype == "bfloat16" or (run.kind == "CPU" and dtype == "float16")
-        if optional and NO_KERNEL.search(text(error)):
+        if optional and NO_KERNEL.search(format_error(error)):
             raise MissingFeature(dtype)
         raise
 
@@ -185,7 +185,7 @@ def multiply(run, card, dtype, left, right):
             return session.run(result, {fed[0]: left, fed[1]: right}).astype("float64")
 
 
-def measure(run, card, dtype, mode, first):
+def measure_speed(run, card, dtype, mode, first):
     """Time large products. Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note).
 
     If `first` is true, copying to the device is timed, too.
@@ -213,7 +213,7 @@ def measure(run, card, dtype, mode, first):
                 started = time.time()
                 session.run(copied, {fed: start})
                 copies.append(time.time() - started)
-            with tf32_switch(run, mode == "float32"):
+            with Tf32Switch(run, mode == "float32"):
                 seconds = time_call(run.timed, lambda: session.run(end))
     facts = {"gflops": round_finite(2.0 * rows**3 * PRODUCTS_PER_RUN / seconds / 1e9), "expected_gflops": None}
     notes = [] if rows == TIMED_ROWS else ["so slow that products of %d rows were timed" % rows]
@@ -276,14 +276,14 @@ def do_cudnn(run):
         try:
             deviation = convolve_on(run, card)
         except Exception as error:
-            raw = text(error)
+            raw = format_error(error)
             say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=measure_since(started))
             failures.append((card, summarize_error(raw), raw))
         else:
             say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(started), of_limit=round_finite(deviation))
     if failures:
         raise merge_failures(failures, len(run.cards), run.kind)
-    return "a convolution, forward and backward, is right on %s" % plural(len(run.cards), run.kind), {}
+    return "a convolution, forward and backward, is right on %s" % format_count(len(run.cards), run.kind), {}
 
 
 def convolve_on(run, card):
@@ -300,7 +300,7 @@ def convolve_on(run, card):
         random.uniform(-1.0, 1.0, shape).astype("float32")
         for shape in ((n, h, w, cin), (3, 3, cin, cout), (n, h, w, cout))
     )
-    exact = convolution(numpy, sizes, *(array.astype("float64") for array in (image, kernel, gradient)))
+    exact = compute_convolution(numpy, sizes, *(array.astype("float64") for array in (image, kernel, gradient)))
     v1 = run.v1
     with v1.Graph().as_default():
         with v1.device(card.device):
@@ -317,14 +317,14 @@ def convolve_on(run, card):
         exact,
         (9 * cin, 9 * cout, n * h * w),
     ):
-        deviation, limit = float(numpy.abs(array.astype("float64") - expected).max()), tf32_limit(products)
+        deviation, limit = float(numpy.abs(array.astype("float64") - expected).max()), compute_tf32_limit(products)
         if not deviation <= limit:
             raise WrongResult("%s is off by %.3g, and rounding explains at most %.3g" % (name, deviation, limit))
         worst = max(worst, deviation / limit)
     return worst
 
 
-def convolution(numpy, sizes, image, kernel, result_gradient):
+def compute_convolution(numpy, sizes, image, kernel, result_gradient):
     """Return the result, the gradient of the image and the gradient of the kernel of a convolution by numpy.
 
     The convolution is 3x3, NHWC, with SAME padding.

@@ -3,7 +3,7 @@ import os
 import re
 import sys
 
-from stages_output import WrongResult, plural, say, summarize_error, text
+from stages_output import WrongResult, format_count, say, summarize_error, format_error
 
 DEFAULT_ROWS = {"GPU": 1024, "CPU": 256}
 SMALL_ROWS = 48
@@ -31,13 +31,13 @@ class Card(object):
 class Run(object):
     """The state that the stages share."""
 
-    def __init__(self, wish):
-        self.wish = wish
-        self.kind = wish.get("device") or "GPU"
-        self.expected = wish.get("expected") or {}
-        self.small = bool(wish.get("small"))
-        self.size = int(wish.get("size") or (SMALL_ROWS if self.small else DEFAULT_ROWS.get(self.kind, 256)))
-        self.timed = float(wish.get("timed", TIMED_S))
+    def __init__(self, request):
+        self.wish = request
+        self.kind = request.get("device") or "GPU"
+        self.expected = request.get("expected") or {}
+        self.small = bool(request.get("small"))
+        self.size = int(request.get("size") or (SMALL_ROWS if self.small else DEFAULT_ROWS.get(self.kind, 256)))
+        self.timed = float(request.get("timed", TIMED_S))
         self.tf = None
         self.opened = False
         self.cards = []
@@ -68,13 +68,13 @@ class Run(object):
                 with self.session():
                     self.opened = True
         except Exception as error:
-            raw = text(error)
+            raw = format_error(error)
             failed = WrongResult("TensorFlow cannot make its devices: %s" % summarize_error(raw))
             failed.raw = raw
             raise failed
 
 
-def public_config(tf, name):
+def get_config_function(tf, name):
     """Return a function of tf.config, or else of tf.config.experimental; None if neither has it."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
@@ -109,7 +109,7 @@ def fill_description(card, description):
             card.details.setdefault(key, match.group(1))
 
 
-class no_keras_settings(object):
+class NoKerasSettings(object):
     """A context manager that removes the settings file that importing Keras creates."""
 
     def __enter__(self):
@@ -132,7 +132,7 @@ class no_keras_settings(object):
 
 def do_import(run):
     """Import TensorFlow."""
-    with no_keras_settings():
+    with NoKerasSettings():
         import tensorflow as tf
 
     run.tf = tf
@@ -145,24 +145,24 @@ def do_import(run):
 
 def do_visible(run):
     """List the devices of the requested kind."""
-    list_devices = public_config(run.tf, "list_physical_devices")
+    list_devices = get_config_function(run.tf, "list_physical_devices")
     notes = []
     if list_devices is not None:
         devices = list(list_devices(run.kind))
         run.cards = [Card(index, run.kind, device.name) for index, device in enumerate(devices)]
-        set_growth = public_config(run.tf, "set_memory_growth")
-        get_details = public_config(run.tf, "get_device_details")
+        set_growth = get_config_function(run.tf, "set_memory_growth")
+        get_details = get_config_function(run.tf, "get_device_details")
         for card, device in zip(run.cards, devices):
             if run.kind == "GPU":
                 try:
                     set_growth(device, True)
                 except Exception as error:
-                    notes.append("memory growth: " + summarize_error(text(error)))
+                    notes.append("memory growth: " + summarize_error(format_error(error)))
                 try:
                     device_details = get_details(device) if get_details is not None else {}
                 except Exception:
                     device_details = {}
-                card.details = dict((key, version_text(value)) for key, value in device_details.items())
+                card.details = dict((key, format_detail(value)) for key, value in device_details.items())
     else:
         for index, name, description in list_by_creating(run):
             run.cards.append(Card(index, run.kind, name))
@@ -177,10 +177,10 @@ def do_visible(run):
         say(stage="visible", **facts)
         raise WrongResult("TensorFlow lists no %s" % run.kind)
     names = sorted(set(str(card.details.get("device_name", "")) for card in run.cards) - set([""]))
-    detail = "TensorFlow lists %s" % plural(len(run.cards), run.kind)
+    detail = "TensorFlow lists %s" % format_count(len(run.cards), run.kind)
     return ": ".join([detail] + ([", ".join(names)] if names else [])) + "".join("; " + note for note in notes), facts
 
 
-def version_text(value):
+def format_detail(value):
     """Return a detail as text. A compute capability such as (8, 0) becomes "8.0"."""
     return ".".join(str(part) for part in value) if isinstance(value, tuple) else str(value)

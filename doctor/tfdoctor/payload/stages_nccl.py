@@ -5,10 +5,10 @@ import subprocess
 import threading
 
 from stages_compute import time_call
-from stages_output import MissingFeature, WrongResult, round_finite, say, summarize_error, text
+from stages_output import MissingFeature, WrongResult, round_finite, say, summarize_error, format_error
 
 SUMMED_FLOATS, TIMED_SUMS = 1 << 22, 16  # floats per GPU in the all-reduce (16 MiB), and the number of timed repetitions
-SMALL = 1 << 12
+SMALL_FLOATS = 1 << 12
 
 
 def do_nccl(run):
@@ -21,12 +21,12 @@ def do_nccl(run):
         raise MissingFeature("an all-reduce takes at least two GPUs; there %s %d" % ("is" if count == 1 else "are", count))
     run.open()
     all_sum = find_all_sum(run)
-    topology = ask_topology()
+    topology = read_topology()
     if topology:
         say(stage="nccl", topology=topology)
     import numpy
 
-    v1, length = run.v1, SMALL if run.small else SUMMED_FLOATS
+    v1, length = run.v1, SMALL_FLOATS if run.small else SUMMED_FLOATS
     random = numpy.random.RandomState(10)
     # The sums of integers are exact in float32, in any order.
     parts = [random.randint(-1000, 1001, length).astype("float32") for _ in run.cards]
@@ -83,12 +83,12 @@ def find_all_sum(run):
         try:
             from tensorflow.contrib.nccl import all_sum
         except Exception as error:
-            raise MissingFeature("this TensorFlow has no NCCL: %s" % summarize_error(text(error)))
+            raise MissingFeature("this TensorFlow has no NCCL: %s" % summarize_error(format_error(error)))
         return all_sum
     return nccl_ops.all_sum
 
 
-def ask_topology():
+def read_topology():
     """Return the matrix of GPU connections that nvidia-smi prints; "" if it is unavailable."""
     try:
         process = subprocess.Popen(

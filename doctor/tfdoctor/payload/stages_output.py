@@ -58,12 +58,12 @@ class ProgressReporter(threading.Thread):
     def __init__(self, stage, limit):
         threading.Thread.__init__(self)
         self.daemon = True
-        self.stage, self.over = stage, threading.Event()
-        self.every = max(0.2, min(PROGRESS_INTERVAL_S, limit / 6.0)) if limit else PROGRESS_INTERVAL_S
+        self.stage, self.stop_event = stage, threading.Event()
+        self.interval_s = max(0.2, min(PROGRESS_INTERVAL_S, limit / 6.0)) if limit else PROGRESS_INTERVAL_S
 
     def run(self):
         cpu_before, started = get_cpu_seconds(), time.time()
-        while not self.over.wait(self.every):
+        while not self.stop_event.wait(self.interval_s):
             cpu_now, time_now = get_cpu_seconds(), time.time()
             share = (cpu_now - cpu_before) / max(time_now - started, 0.01)
             say(stage=self.stage, status="running", busy=round(share, 3))
@@ -75,7 +75,7 @@ def get_cpu_seconds():
     return sum(os.times()[:2])
 
 
-def text(error):
+def format_error(error):
     """Return an error with its type as text, shortened. OpError.message does not have the stack of the graph."""
     message = getattr(error, "message", None) or error
     try:
@@ -110,7 +110,7 @@ def merge_failures(failed, count, kind):
         "%s %s" % (", ".join("%s:%d" % (kind, card.index) for card, other, _ in failed if other == message), message)
         for message in messages
     ]
-    error = WrongResult("%d of %s failed: %s" % (len(failed), plural(count, kind), "; ".join(parts)))
+    error = WrongResult("%d of %s failed: %s" % (len(failed), format_count(count, kind), "; ".join(parts)))
     error.raw = failed[0][2]
     return error
 
@@ -120,7 +120,7 @@ def round_finite(number):
     return None if math.isnan(number) or math.isinf(number) else float("%.3g" % number)
 
 
-def plural(count, noun):
+def format_count(count, noun):
     return "%d %s%s" % (count, noun, "" if count == 1 else "s")
 
 

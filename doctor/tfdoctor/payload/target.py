@@ -18,7 +18,7 @@ import struct
 gc.disable()  # a short process makes little garbage, and collecting it takes a tenth of its time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from target_files import list_carried, list_closed, list_mapped, list_noexec, get_owner
+from target_files import list_overriding_libraries, list_refused_paths, list_mapped, list_noexec, get_owner
 from target_modules import find_behind, find_shadowing_file, list_shadows, describe_tensorflow
 from target_packages import list_absent, list_conda_packages, list_distributions, list_companions
 
@@ -27,7 +27,7 @@ sys.path.pop(0)
 MARKER = "tfdoctor-payload:"
 
 
-def implementation():
+def get_implementation():
     """Return the name of the Python implementation, such as "CPython".
 
     `platform` returns the same, but its import would take longer than everything else in this script.
@@ -36,7 +36,7 @@ def implementation():
     return {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
 
 
-def machine():
+def get_machine():
     if hasattr(os, "uname"):
         return os.uname()[4]
     import platform
@@ -44,7 +44,7 @@ def machine():
     return platform.machine()
 
 
-def glibc():
+def get_glibc_version():
     """Return the glibc version; None if it is unknown."""
     for name in ("CS_GNU_LIBC_VERSION", 2):  # Python 2 does not know the name, only glibc's number for it
         try:
@@ -95,12 +95,12 @@ def main():
     package = describe_tensorflow(path)
     answer = {
         "version": sys.version.split()[0],
-        "implementation": implementation(),
+        "implementation": get_implementation(),
         "executable": sys.executable,
         "real_executable": os.path.realpath(sys.executable),
         "bits": struct.calcsize("P") * 8,
-        "machine": machine(),
-        "glibc": glibc(),
+        "machine": get_machine(),
+        "glibc": get_glibc_version(),
         "prefix": sys.prefix,
         "base_prefix": getattr(sys, "base_prefix", getattr(sys, "real_prefix", sys.prefix)),
         "abi_flags": getattr(sys, "abiflags", ""),
@@ -120,9 +120,9 @@ def main():
         "mapped": list_mapped(stdlib),
         "modules": list_companions(path),
         "noexec": list_noexec(path),
-        "carried": list_carried(),
+        "carried": list_overriding_libraries(),
     }
-    answer["closed"] = list_closed()
+    answer["closed"] = list_refused_paths()
     answer.update(describe_target(path, site, package and package["package_dir"], stdlib))
     print(MARKER + json.dumps(answer))
     return 0

@@ -16,7 +16,7 @@ SYSTEM_LIBRARY = re.compile(
 )
 
 
-def note_refused(path, error):
+def record_refused(path, error):
     """Record a path if this user may not access it (EACCES)."""
     if error.errno == errno.EACCES and path not in REFUSED_PATHS:
         REFUSED_PATHS.append(path)
@@ -28,17 +28,17 @@ def read(path, limit=MAX_READ_BYTES):
         with open(path, "rb") as stream:
             return stream.read(limit).decode("utf-8", "replace")
     except (IOError, OSError) as error:
-        note_refused(path, error)
+        record_refused(path, error)
         return None
 
 
-def names(folder):
+def list_names(folder):
     """Return the sorted names in a folder; [] if it cannot be listed."""
     if folder not in LISTED_FOLDERS:
         try:
             LISTED_FOLDERS[folder] = sorted(os.listdir(folder or "."))
         except OSError as error:
-            note_refused(folder, error)
+            record_refused(folder, error)
             LISTED_FOLDERS[folder] = []
     return LISTED_FOLDERS[folder]
 
@@ -51,7 +51,7 @@ def get_size(path):
     try:
         status = os.stat(path)
     except OSError as error:
-        note_refused(path, error)
+        record_refused(path, error)
         return -1 if error.errno == errno.EACCES else None
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
@@ -105,7 +105,7 @@ def hash_file(path, limit=(4 << 20) + 1):
     return "sha256=" + base64.urlsafe_b64encode(digest).decode("ascii").rstrip("=")
 
 
-def is_broken(path):
+def has_syntax_error(path):
     """Return whether a source file has a syntax error."""
     try:
         with open(path, "rb") as stream:
@@ -117,7 +117,7 @@ def is_broken(path):
     return False
 
 
-def list_closed():
+def list_refused_paths():
     """Return the recorded paths that this user may not access.
 
     Each entry is [path, path that forbids access, its owner, whether this user owns it, its mode]. The last three
@@ -160,14 +160,14 @@ def get_owner(path):
         return ""
 
 
-def list_carried():
+def list_overriding_libraries():
     """Return the libraries in LD_PRELOAD, and those in LD_LIBRARY_PATH that replace system libraries.
 
     Only system libraries that Python or its packages use are considered.
     """
     paths = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
     for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
-        paths += [os.path.join(folder, name) for name in names(folder) if folder and SYSTEM_LIBRARY.match(name)]
+        paths += [os.path.join(folder, name) for name in list_names(folder) if folder and SYSTEM_LIBRARY.match(name)]
     return paths[:20]
 
 

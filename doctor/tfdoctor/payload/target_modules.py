@@ -3,12 +3,12 @@ import os
 import re
 import sys
 
-from target_files import REFUSED_PATHS, names, read
+from target_files import REFUSED_PATHS, list_names, read
 
 COMMON_FOLDERS = frozenset("__pycache__ bin include lib share site-packages lib-dynload setup test tests docs examples __init__".split())
 
 
-def locate(path):
+def find_tensorflow_folder(path):
     """Return the folder of the tensorflow package that Python would import; None if there is none.
 
     The package is not imported.
@@ -33,7 +33,7 @@ def locate(path):
     return None
 
 
-def find_compiled(source):
+def get_bytecode_path(source):
     """Return the bytecode path of a source file."""
     try:
         from importlib.util import cache_from_source
@@ -45,24 +45,24 @@ def find_compiled(source):
 
 def describe_tensorflow(path):
     """Return the facts about the first TensorFlow on a path; None if there is none."""
-    package = locate(path)
+    package = find_tensorflow_folder(path)
     if package is None:
         return None
     separate_core = os.path.join(os.path.dirname(package), "tensorflow_core")
     core = separate_core if os.path.isdir(os.path.join(separate_core, "python")) else package
-    names(package)
+    list_names(package)
     source = os.path.join(package, "__init__.py")
-    if not os.access(find_compiled(source), os.R_OK):  # Python reads the bytecode if it exists
+    if not os.access(get_bytecode_path(source), os.R_OK):  # Python reads the bytecode if it exists
         read(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
     result["plugins"] = list_plugins(path)
-    for entry in names(core):
+    for entry in list_names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
             # The file has several names. Other libraries need the name with the major version.
             if result["framework"] is None or re.search(r"\.so\.\d+$", entry):
                 result["framework"] = os.path.join(core, entry)
     python = os.path.join(core, "python")
-    for entry in names(python):
+    for entry in list_names(python):
         if re.match(r"^_pywrap_tensorflow(_internal)?(\.[\w-]+)?\.(so|pyd)$", entry):
             result["pywrap"] = os.path.join(python, entry)
     if not os.path.isfile(os.path.join(package, "__init__.py")):
@@ -116,7 +116,7 @@ def list_plugins(path):
     paths = []
     for folder in list_plugin_folders(path):
         plugin_folder = os.path.join(folder, "tensorflow-plugins")
-        paths += [os.path.join(plugin_folder, entry) for entry in names(plugin_folder) if re.search(r"\.so(\.\d[^/]*)?$", entry)]
+        paths += [os.path.join(plugin_folder, entry) for entry in list_names(plugin_folder) if re.search(r"\.so(\.\d[^/]*)?$", entry)]
     return paths[:50]
 
 
@@ -136,7 +136,7 @@ def is_package(folder, entry):
     path = os.path.join(folder or ".", entry)
     if not os.path.isdir(path):
         return True
-    return any(get_module_name(name) == "__init__" for name in names(path))
+    return any(get_module_name(name) == "__init__" for name in list_names(path))
 
 
 def list_zipped(path):
@@ -184,7 +184,7 @@ def list_shadows(path):
             continue
         seen.add(real)
         entries = {}
-        for entry in (names(folder) if os.path.isdir(real) else list_zipped(real))[:20000]:
+        for entry in (list_names(folder) if os.path.isdir(real) else list_zipped(real))[:20000]:
             name = get_module_name(entry)
             if name and name not in entries:
                 entries[name] = entry

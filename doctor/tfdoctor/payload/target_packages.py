@@ -3,7 +3,7 @@ import errno
 import os
 import re
 
-from target_files import REFUSED_PATHS, is_broken, is_truncated, is_foreign_object, hash_file, names, read, get_size
+from target_files import REFUSED_PATHS, has_syntax_error, is_truncated, is_foreign_object, hash_file, list_names, read, get_size
 
 RELEVANT = re.compile(
     r"^(~|tensorflow|tf[-_]nightly|tf[-_]|intel[-_]tensorflow|nvidia|numpy$|protobuf$|keras|torch$|jax|h5py$|ml[-_]dtypes$"
@@ -12,7 +12,7 @@ RELEVANT = re.compile(
     re.IGNORECASE,
 )
 TENSORFLOW_NAME = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)
-WATCHED = frozenset(
+OPTIONAL_PACKAGES = frozenset(
     (
         "h5py pandas scipy pillow jax jaxlib scikit-learn matplotlib psutil huggingface-hub pydot dill tblib objgraph ipython"
         " opencv-python opencv-python-headless tf-keras tensorboard tensorflow-estimator keras pyarrow numexpr bottleneck"
@@ -21,8 +21,8 @@ WATCHED = frozenset(
 """Packages that TensorFlow, Keras or one of these imports if they are installed, although it does not require them."""
 LIBRARY_PACKAGE = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
 MODULE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
-LISTED = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
-TESTS = re.compile(r"(^|/)tests?/")
+LIBRARY_FILE = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
+TEST_FOLDER = re.compile(r"(^|/)tests?/")
 MODULE_WORDS = (".py,", ".so") + ((".pyd,",) if os.name == "nt" else ())
 TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
 RECORD_LIMIT, MAX_LINE_CHARS = 8 << 20, 1000
@@ -158,7 +158,7 @@ def list_differences(folder, files, installed, own):
     result = []
     prefix = os.path.join(folder, "")
     for name, size, digest in files[:MAX_MODULES]:
-        if "test" in name and TESTS.search(name) or not (name.endswith(".py") or MODULE.search(name)):
+        if "test" in name and TEST_FOLDER.search(name) or not (name.endswith(".py") or MODULE.search(name)):
             continue
         path = prefix + name
         difference = None
@@ -172,7 +172,7 @@ def list_differences(folder, files, installed, own):
                     # A stripped object is shorter, too.
                     difference = "altered" if is_foreign_object(path) else "cut" if is_truncated(path, status.st_size) else "changed"
                 elif own and path.endswith(".py") and difference != "empty":
-                    difference = "syntax" if is_broken(path) else difference
+                    difference = "syntax" if has_syntax_error(path) else difference
             elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASH_BUDGET[0]:
                 # Written after the installation: the size is the same, but the content may differ.
                 HASH_BUDGET[0] -= status.st_size
@@ -190,7 +190,7 @@ def list_registered(path):
     """Return (normalised name, spelled name and version, folder, full path) of each distribution, in path order."""
     registered, seen = [], set()
     for folder in path:
-        for entry in names(folder):
+        for entry in list_names(folder):
             base, dot, kind = entry.rpartition(".")
             if kind not in ("dist-info", "egg-info") or not dot:
                 continue
@@ -210,7 +210,7 @@ def list_required(every):
     first = {}
     for name, _, _, full_path in every:
         first.setdefault(name, full_path)
-    pending = [name for name in first if TENSORFLOW_NAME.match(name) or name in WATCHED]
+    pending = [name for name in first if TENSORFLOW_NAME.match(name) or name in OPTIONAL_PACKAGES]
     needed = {}
     while pending:
         name = pending.pop()
@@ -254,7 +254,7 @@ def list_distributions(path):
         )
         if has_libraries:
             # cuDNN opens its parts when they are used, so the loader does not report a missing part.
-            files = [line for line in lines if LISTED.search(line[0])][:MAX_FILES]
+            files = [line for line in lines if LIBRARY_FILE.search(line[0])][:MAX_FILES]
             missing, changed = compare_files(folder, files)
             own_files = [item for item, _, _ in files] if spelling.lower().startswith("nvidia") else []
             result[-1].update({"lost": missing, "changed": changed, "files": own_files})
@@ -275,7 +275,7 @@ def list_absent(path, installed):
     """Return the missing packages that TensorFlow's distributions require. Requirements of extras are ignored."""
     installed_names = set()
     for folder in path:
-        for entry in names(folder):
+        for entry in list_names(folder):
             base, _, kind = entry.rpartition(".")
             if kind in ("dist-info", "egg-info"):
                 installed_names.add(normalize_name(base.split("-")[0]))
@@ -305,7 +305,7 @@ def list_companions(path):
 def list_conda_packages(prefix):
     """Return the relevant packages of a conda environment."""
     result = []
-    for entry in names(os.path.join(prefix, "conda-meta")):
+    for entry in list_names(os.path.join(prefix, "conda-meta")):
         if entry.endswith(".json") and entry.count("-") >= 2:
             name, version, build = entry[:-5].rsplit("-", 2)
             if RELEVANT.match(name) or re.match(r"^(cuda|cudnn|libcu|libnv|nccl|_tflow|libgcc|libstdc)", name):

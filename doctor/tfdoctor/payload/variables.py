@@ -60,7 +60,7 @@ def get_start_variables():
     return variables or None
 
 
-def is_same(left, right):
+def is_same_value(left, right):
     # A value that is not UTF-8 is decoded differently, which is not a change.
     return left == right or (left is not None and right is not None and "\ufffd" in left)
 
@@ -87,11 +87,11 @@ def list_startup_files():
             imported.append(path)
     for folder in sys.path:
         if os.path.basename(folder) in ("site-packages", "dist-packages"):
-            startup += sorted(glob.glob(os.path.join(glob_escape(folder), "*.pth")))
+            startup += sorted(glob.glob(os.path.join(escape_glob(folder), "*.pth")))
     return (startup + imported)[:MAX_ITEMS]
 
 
-def glob_escape(folder):
+def escape_glob(folder):
     return re.sub(r"([*?[])", r"[\1]", folder)
 
 
@@ -103,7 +103,7 @@ def list_activation_files(before):
     if not active or os.path.realpath(active) != os.path.realpath(prefix):
         return []
     if conda:
-        scripts = sorted(glob.glob(os.path.join(glob_escape(prefix), "etc", "conda", "activate.d", "*.sh")))
+        scripts = sorted(glob.glob(os.path.join(escape_glob(prefix), "etc", "conda", "activate.d", "*.sh")))
         scripts.append(os.path.join(prefix, "conda-meta", "state"))
     else:
         scripts = [os.path.join(prefix, "bin", "activate")]
@@ -178,7 +178,7 @@ def main():
     current = dict((text(name), text(value)) for name, value in os.environ.items())
     before = get_start_variables()
     reference = current if before is None else before
-    changed_names = [name for name in sorted(set(current) | set(reference)) if not is_same(reference.get(name), current.get(name))]
+    changed_names = [name for name in sorted(set(current) | set(reference)) if not is_same_value(reference.get(name), current.get(name))]
     places = []
     changed_relevant = [name for name in changed_names if matters(name)]
     if changed_relevant:

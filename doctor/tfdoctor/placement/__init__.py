@@ -6,7 +6,7 @@ from tfdoctor.placement.analysis import evaluate_placement
 from tfdoctor.placement.kernels import needs_kernels
 from tfdoctor.placement.models import OpCount, Placement, PlacementData, PlacementDevice, Refusal
 from tfdoctor.placement.reader import Reader, read_placement
-from tfdoctor.placement.version_messages import find_era
+from tfdoctor.placement.version_messages import infer_era
 
 __all__ = [
     "OpCount",
@@ -16,7 +16,7 @@ __all__ = [
     "Reader",
     "Refusal",
     "evaluate_placement",
-    "find_era",
+    "infer_era",
     "needs_kernels",
     "read_placement",
 ]

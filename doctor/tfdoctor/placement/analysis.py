@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate_placement", "format_operations"]
 
-MAX_SHOWN = 6
+MAX_SHOWN_ENTRIES = 6
 """The maximum number of refusals or operations in a finding."""
-MAX_FEWER_TYPES = 3
+MAX_SENTENCES = 3
 """The maximum number of operations with kernels for fewer types, or of pairs of devices, in a finding."""
-MIN_CHANGES = 10
+MIN_REPORTED_CHANGES = 10
 """The minimum number of device changes, or of CPU runs between GPU operations, that is reported."""
 COMMON_TYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
 """The types that programs use most, shown first."""
 MAX_NAMES = 8
 """The maximum number of names in a sentence."""
-HEAVY = (
+HEAVY_OPERATIONS = (
     "MatMul",
     "BatchMatMul",
     "BatchMatMulV2",
@@ -38,7 +38,7 @@ HEAVY = (
     "_FusedConv2D",
 )
 """Operations that should run on a GPU; small operations next to them may run on the CPU."""
-REASONS = {
+TEXT_BY_REASON = {
     "no-such-device": "TensorFlow has no such device",
     "no-kernel": "it has no kernel for that kind of device",
     "no-kernel-for-type": "it has no kernel for this type of data there",
@@ -131,7 +131,9 @@ def _summarize(placement: PlacementData) -> str:
         )
     if placement.refused:  # a refusal ends the program unless the program handles it
         return f"{format_operations(len(placement.refused))} refused. {text}"
-    heavy_counts = [] if placement.count_others else [entry for entry in placement.ops if entry.op in HEAVY]
+    heavy_counts = (
+        [] if placement.count_others else [entry for entry in placement.ops if entry.op in HEAVY_OPERATIONS]
+    )
     if heavy_counts and gpus and on_gpus != total:
         heavy_on_gpus = sum(entry.count for entry in heavy_counts if entry.device in gpus)
         heavy_total = sum(entry.count for entry in heavy_counts)
@@ -151,14 +153,18 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
     if not placement.refused:
         return []
     parts = []
-    for refusal in placement.refused[:MAX_SHOWN]:
+    for refusal in placement.refused[:MAX_SHOWN_ENTRIES]:
         operation = refusal.op or refusal.node or "an operation"
         target = f" on {refusal.wanted}" if refusal.wanted else ""
-        is_reason_vague = refusal.reason == "no-kernel" and not refusal.listed and not refusal.told
+        is_reason_vague = refusal.reason == "no-kernel" and not refusal.listed and not refusal.explanation
         parts.append(
-            f"{operation}{target}: {refusal.told or (UNLISTED_REASON if is_reason_vague else REASONS[refusal.reason])}"
+            f"{operation}{target}: {refusal.explanation or (UNLISTED_REASON if is_reason_vague else TEXT_BY_REASON[refusal.reason])}"
         )
-    more = f"; and {len(placement.refused) - MAX_SHOWN} more" if len(placement.refused) > MAX_SHOWN else ""
+    more = (
+        f"; and {len(placement.refused) - MAX_SHOWN_ENTRIES} more"
+        if len(placement.refused) > MAX_SHOWN_ENTRIES
+        else ""
+    )
     return [
         Finding(
             Cause.PLACEMENT_ERROR.data.code,
@@ -167,7 +173,8 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
             f"TensorFlow refused to place {format_operations(len(placement.refused))}",
             f"{'; '.join(parts)}{more}.",
             evidence=tuple(
-                Evidence(name, refusal.text, refusal.line) for refusal in placement.refused[:MAX_SHOWN]
+                Evidence(name, refusal.text, refusal.line)
+                for refusal in placement.refused[:MAX_SHOWN_ENTRIES]
             ),
             remedies=(SOFT_PLACEMENT_REMEDY, CHECK_REMEDY)
             if any(refusal.reason == "no-such-device" for refusal in placement.refused)
@@ -248,10 +255,10 @@ def _report_unused(placement: PlacementData) -> list[Finding]:
 
 def _report_interruptions(placement: PlacementData) -> list[Finding]:
     """Report operations that often ran on the CPU between operations on a GPU."""
-    frequent = [(op, count) for op, count in placement.between if count >= MIN_CHANGES]
+    frequent = [(op, count) for op, count in placement.between if count >= MIN_REPORTED_CHANGES]
     if not frequent:
         return []
-    operations = _join_few([f"{op} ({count:,} times)" for op, count in frequent[:MAX_SHOWN]])
+    operations = _join_few([f"{op} ({count:,} times)" for op, count in frequent[:MAX_SHOWN_ENTRIES]])
     return [
         Finding(
             RAN_ON_CPU,
@@ -276,13 +283,13 @@ def _report_missing_kernels(cpu_operations: CpuOperations | None) -> list[Findin
     if cpu_operations.none:
         names = _join_few([f"{entry.op} ({entry.count:,})" for entry in cpu_operations.none])
         parts.append(f"{cpu_operations.release} has no GPU kernel for {names}: no GPU can run them.")
-    for entry in cpu_operations.fewer[:MAX_FEWER_TYPES]:
+    for entry in cpu_operations.fewer[:MAX_SENTENCES]:
         missing = _join_few(sorted(entry.missing, key=_rank_type)[:MAX_NAMES])
         parts.append(f"{entry.op} ({entry.count:,}) has GPU kernels, but none for {missing}.")
     if cpu_operations.fewer:
         more = (
-            f" {len(cpu_operations.fewer) - MAX_FEWER_TYPES} more are alike."
-            if len(cpu_operations.fewer) > MAX_FEWER_TYPES
+            f" {len(cpu_operations.fewer) - MAX_SENTENCES} more are alike."
+            if len(cpu_operations.fewer) > MAX_SENTENCES
             else ""
         )
         parts[-1] += f"{more} Which type each of these had, the log does not say."
@@ -307,7 +314,7 @@ def _report_copies(placement: PlacementData) -> list[Finding]:
         full_copies = [copy for copy in placement.copies if copy.before and copy.device]
         single_ends = [copy for copy in placement.copies if not (copy.before and copy.device)]
         pairs = dict.fromkeys((copy.before, copy.device) for copy in full_copies)
-        for before, device in list(pairs)[:MAX_FEWER_TYPES]:
+        for before, device in list(pairs)[:MAX_SENTENCES]:
             matches = [copy for copy in full_copies if (copy.before, copy.device) == (before, device)]
             total = sum(copy.count for copy in matches)
             frequency = "once" if total == 1 else f"{total:,} times"
@@ -319,7 +326,7 @@ def _report_copies(placement: PlacementData) -> list[Finding]:
                 [f"{copy.op} on {copy.before or copy.device} ({copy.count:,})" for copy in single_ends]
             )
             parts.append(f"The log names these ends of copies: {items}.")
-    changes = [change for change in placement.changes if change.count >= MIN_CHANGES]
+    changes = [change for change in placement.changes if change.count >= MIN_REPORTED_CHANGES]
     if changes:
         items = _join_few(
             [f"from {change.before} to {change.device} {change.count:,} times" for change in changes]

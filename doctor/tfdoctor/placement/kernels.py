@@ -91,18 +91,20 @@ def _explain_refusal(
         return refusal
     if kernel_types[0] is None:
         explanation = f"{_format_era(era)} has no {kind} kernel for it"
-        return replace(refusal, reason=refusal.reason if refusal.listed else "no-kernel", told=explanation)
+        return replace(
+            refusal, reason=refusal.reason if refusal.listed else "no-kernel", explanation=explanation
+        )
     reason = refusal.reason if refusal.listed else "no-kernel-for-type"
     for name, data_type in refusal.types:
         type_sets = [types[name] for types in kernel_types if types is not None and name in types]
         if len(type_sets) == len(kernel_types) and not any(data_type in types for types in type_sets):
             supported = ", ".join(sorted(frozenset.intersection(*type_sets)))
             explanation = f"{_format_era(era)} has {kind} kernels for {supported}, none for {data_type}"
-            return replace(refusal, reason=reason, told=explanation)
+            return replace(refusal, reason=reason, explanation=explanation)
     explanation = (
         f"{_format_era(era)} has {kind} kernels for it, and none that takes these types and settings"
     )
-    return replace(refusal, reason=reason, told=explanation)
+    return replace(refusal, reason=reason, explanation=explanation)
 
 
 def _has_only_nvidia(placement: PlacementData) -> bool:

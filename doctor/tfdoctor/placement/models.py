@@ -73,7 +73,7 @@ class Refusal:
     """Whether the message lists the available kernels."""
     types: tuple[tuple[str, str], ...] = ()
     """The type attributes of the operation, such as ("T", "bfloat16"); empty if the message has none."""
-    told: str = ""
+    explanation: str = ""
     """The explanation by the release's kernels; empty if there is none."""
 
 

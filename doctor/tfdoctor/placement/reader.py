@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from tfdoctor.logs.blocks import blocks
+from tfdoctor.logs.blocks import iter_blocks
 from tfdoctor.placement.models import (
     OTHER_OPERATIONS,
     DeviceChange,
@@ -27,7 +27,7 @@ from tfdoctor.placement.models import (
     find_kind,
     find_task,
 )
-from tfdoctor.placement.rejections import Refusals, shorten_device
+from tfdoctor.placement.rejections import RefusalReader, shorten_device
 from tfdoctor.placement.version_messages import FirstMessages
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def read_placement(chunks: Iterable[bytes]) -> PlacementData:
     reader = Reader()
     for _ in reader.read(chunks):
         pass
-    return reader.end()
+    return reader.finish()
 
 
 @lru_cache(maxsize=1024)
@@ -127,41 +127,41 @@ class Reader:
     def __init__(self) -> None:
         """Initialize empty counters."""
         self.lines = self.bytes = 0
-        self.placed: Counter[tuple[bytes, bytes]] = Counter()
+        self.placed_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of graph nodes for each (operation, device)."""
         self.arguments: Counter[tuple[bytes, bytes]] = Counter()
         """The number of nodes that only pass arguments and results, for each (operation, device)."""
-        self.executed: Counter[tuple[bytes, bytes]] = Counter()
+        self.executed_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of eager operations for each (operation, device)."""
         self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
         """The devices by (device, name, PCI bus ID)."""
-        self.refusals = Refusals()
-        # `mapped`: the log lists devices; `no_known_devices`: it says that there are none
-        self.mapped = self.no_known_devices = False
+        self.refusals = RefusalReader()
+        # `has_device_list`: the log lists devices; `no_known_devices`: it says that there are none
+        self.has_device_list = self.no_known_devices = False
         self.seen = _RecentNumbers()
         """The hashes of lines and nodes that were counted."""
         self.pending: dict[int, tuple[int, bytes, bytes]] = {}
         """Nodes that may belong to the graph of the next eager operation: (key, operation, device) by line hash."""
         self.pending_nodes: set[int] = set()
         """The keys of the pending nodes."""
-        self.copied: Counter[tuple[bytes, bytes, bytes]] = Counter()
+        self.copy_counts: Counter[tuple[bytes, bytes, bytes]] = Counter()
         """The number of copies that TensorFlow reports for each (operation, from, to)."""
-        self.called: Counter[tuple[bytes, bytes]] = Counter()
+        self.call_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of calls for each (function, device)."""
-        self.clients: Counter[tuple[bytes, bytes]] = Counter()
+        self.client_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of nodes that only feed a graph or fetch from it, for each (operation, device)."""
         self.messages = FirstMessages()
-        self.last: bytes | None = None
+        self.last_device: bytes | None = None
         """The device of the previous operation."""
-        self.on_gpu: bytes | None = None
+        self.last_gpu: bytes | None = None
         """The device of the previous operation if it is a GPU, else None."""
         self.changes: Counter[tuple[bytes, bytes]] = Counter()
         """The number of device changes for each (from, to)."""
-        self.between: Counter[bytes] = Counter()
+        self.ops_between: Counter[bytes] = Counter()
         """The number of times that each operation ran on the CPU between two operations on a GPU."""
-        self.after_gpu: list[bytes] | None = None
+        self.cpu_ops_after_gpu: list[bytes] | None = None
         """The CPU operations since the last operation on a GPU; None if there was no such operation."""
-        self.ends_open = False
+        self.ends_in_line = False
         """Whether the last line has no line end."""
         self.left_out: Counter[str] = Counter()
         """The number of items that were left out because there were too many, by kind."""
@@ -171,25 +171,25 @@ class Reader:
 
         The chunks may end anywhere. Each block is counted before it is yielded.
         """
-        for block in blocks(chunks):
-            self.take(block)
+        for block in iter_blocks(chunks):
+            self.count_block(block)
             yield block
 
-    def take(self, block: bytes) -> None:
+    def count_block(self, block: bytes) -> None:
         """Count one block of complete lines."""
-        self.refusals.take(block, self.lines)
+        self.refusals.read_block(block, self.lines)
         self._parse_devices(block)
-        self.messages.take(block)
+        self.messages.read_block(block)
         if b"This triggers a copy" in block:
             for match in _COPY_MESSAGE.finditer(block):
                 key = match[1], match[3], match[2]
-                if key in self.copied or len(self.copied) < _MAX_PAIRS:
-                    self.copied[key] += 1
+                if key in self.copy_counts or len(self.copy_counts) < _MAX_PAIRS:
+                    self.copy_counts[key] += 1
                 else:
                     self.left_out["copies"] += 1
         self.bytes += len(block)
         self.lines += block.count(b"\n")
-        self.ends_open = not block.endswith(b"\n")
+        self.ends_in_line = not block.endswith(b"\n")
         if self._take_executed(block):
             return
         previous = 0
@@ -232,14 +232,14 @@ class Reader:
         device_by_pair: dict[tuple[bytes, bytes], bytes | None] = {}
         """The device of each (operation, device) pair; None for a function, because its operations are not known."""
         for pair in counts:
-            if pair not in self.executed and pair not in self.called:
+            if pair not in self.executed_counts and pair not in self.call_counts:
                 return False
-            device_by_pair[pair] = pair[1] if pair in self.executed else None
+            device_by_pair[pair] = pair[1] if pair in self.executed_counts else None
         for pair, count in counts.items():
-            (self.called if device_by_pair[pair] is None else self.executed)[pair] += count
+            (self.call_counts if device_by_pair[pair] is None else self.executed_counts)[pair] += count
         for device, run in groupby(pairs, key=device_by_pair.__getitem__):
             if device is None:
-                self.after_gpu = self.last = self.on_gpu = None
+                self.cpu_ops_after_gpu = self.last_device = self.last_gpu = None
             else:
                 self._record_run(device, run)
         return True
@@ -274,14 +274,14 @@ class Reader:
         self.pending[line_hash] = key, op or _guess_operation(name), device
         self.pending_nodes.add(key)
         if op in _COPY_OPS and _CLIENT_NODE.search(name):
-            self._count(self.clients, op, device)
+            self._count(self.client_counts, op, device)
         if len(self.pending) > _MAX_EAGER_NODES:
             self._count_pending()
 
     def _count_pending(self) -> None:
         """Count the pending nodes, because they do not belong to the graph of an eager operation."""
         for line_hash, (key, op, device) in self.pending.items():
-            self._count(self.arguments if op in _ARGUMENT_OPS else self.placed, op, device)
+            self._count(self.arguments if op in _ARGUMENT_OPS else self.placed_counts, op, device)
             self.seen.add(line_hash, key)
         self._clear_pending()
 
@@ -304,38 +304,42 @@ class Reader:
             else:
                 self._count_pending()
         if op.startswith(b"__") and _FUNCTION.fullmatch(op):
-            self._count(self.called, op, device)
-            self.after_gpu = self.last = self.on_gpu = None  # the operations of the function are not known
+            self._count(self.call_counts, op, device)
+            self.cpu_ops_after_gpu = self.last_device = self.last_gpu = (
+                None  # the operations of the function are not known
+            )
             return
-        if (op, device) in self.executed or _TYPE.fullmatch(op):
-            self._count(self.executed, op, device)
+        if (op, device) in self.executed_counts or _TYPE.fullmatch(op):
+            self._count(self.executed_counts, op, device)
             self._record_run(device, [(op, device)])
 
     def _record_run(self, device: bytes, run: Iterable[tuple[bytes, bytes]]) -> None:
         """Record consecutive operations on one device, and the change from the previous device."""
-        if device != self.last:
-            if self.last is not None:
-                if len(self.changes) < _MAX_PAIRS or (self.last, device) in self.changes:
-                    self.changes[self.last, device] += 1
+        if device != self.last_device:
+            if self.last_device is not None:
+                if len(self.changes) < _MAX_PAIRS or (self.last_device, device) in self.changes:
+                    self.changes[self.last_device, device] += 1
                 else:
                     self.left_out["changes of the device"] += 1
-            self.last = device
+            self.last_device = device
         if _is_gpu(device):
-            for cpu_op in self.after_gpu or ():
-                self.between[cpu_op] += 1
-            self.after_gpu = []
-            self.on_gpu = device
+            for cpu_op in self.cpu_ops_after_gpu or ():
+                self.ops_between[cpu_op] += 1
+            self.cpu_ops_after_gpu = []
+            self.last_gpu = device
             return
-        self.on_gpu = None
-        if self.after_gpu is not None:
-            self.after_gpu += [op for op, _ in islice(run, _MAX_EAGER_NODES - len(self.after_gpu))]
+        self.last_gpu = None
+        if self.cpu_ops_after_gpu is not None:
+            self.cpu_ops_after_gpu += [
+                op for op, _ in islice(run, _MAX_EAGER_NODES - len(self.cpu_ops_after_gpu))
+            ]
 
     # ---------------------------------------------------------------- devices
 
     def _parse_devices(self, block: bytes) -> None:
         """Read the devices that a block lists or creates."""
         if b"Device mapping:" in block:
-            self.mapped = True
+            self.has_device_list = True
             self.no_known_devices |= b"Device mapping: no known devices" in block
         if b"-> " not in block or (b"TensorFlow device (" not in block and b"Created device /" not in block):
             return
@@ -348,7 +352,7 @@ class Reader:
         if not device or (is_created and find_kind(device) not in ("GPU", "TPU")):
             return
         name, pci, capability = (pattern.search(text) for pattern in (_DEVICE_NAME, _PCI, _CAPABILITY))
-        self.mapped = self.mapped or not is_created
+        self.has_device_list = self.has_device_list or not is_created
         new_device = PlacementDevice(
             device,
             find_kind(device),
@@ -366,35 +370,39 @@ class Reader:
 
     # ---------------------------------------------------------------- the result
 
-    def end(self) -> PlacementData:
+    def finish(self) -> PlacementData:
         """Return all data that was read.
 
         Pending nodes are counted first, unless they are the graph of an eager operation whose own line is
         missing at the end of the log.
         """
-        self.refusals.end()
-        is_eager = bool(self.executed or self.called) or any(refusal.eager for refusal in self.refusals.found)
+        self.refusals.finish()
+        is_eager = bool(self.executed_counts or self.call_counts) or any(
+            refusal.is_eager for refusal in self.refusals.refusals
+        )
         if self.pending:
             ops = [op for _, op, _ in self.pending.values()]
             computing_ops = [op for op in ops if op not in _ARGUMENT_OPS]
-            if self.executed and len(computing_ops) == 1 and len(ops) > 1:
+            if self.executed_counts and len(computing_ops) == 1 and len(ops) > 1:
                 self._clear_pending()  # the log ends before the line that reports the operation
             else:
                 self._count_pending()
-        tables = (self.placed, self.executed, *(() if is_eager else (self.arguments,)))
-        has_graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
+        tables = (self.placed_counts, self.executed_counts, *(() if is_eager else (self.arguments,)))
+        has_graphs = bool(
+            self.placed_counts or self.arguments or self.has_device_list or self.refusals.refusals
+        )
         return PlacementData(
             api="2" if is_eager else "1" if has_graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.no_known_devices,
             ops=_make_counts(*tables),
-            refused=tuple(refusal.refusal for refusal in self.refusals.found),
-            between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.between.most_common(10)),
+            refused=tuple(refusal.refusal for refusal in self.refusals.refusals),
+            between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.ops_between.most_common(10)),
             said=self.messages.text,
             forgotten=bool(self.seen.before),
-            lines=self.lines + self.ends_open,
+            lines=self.lines + self.ends_in_line,
             bytes=self.bytes,
-            calls=_make_counts(self.called),
+            calls=_make_counts(self.call_counts),
             copies=self._list_copies(tables),
             changes=self._list_changes(),
             left_out=tuple((self.left_out + Counter(refusals=self.refusals.left_out)).items()),
@@ -404,13 +412,13 @@ class Reader:
         """Return the copies that TensorFlow reports, then the operations that are only one end of a copy."""
         copies = [
             DeviceCopy(op.decode(), shorten_device(before), shorten_device(device), count)
-            for (op, before, device), count in self.copied.most_common()
+            for (op, before, device), count in self.copy_counts.most_common()
             if shorten_device(before) and shorten_device(device)
         ]
         end_counts: Counter[tuple[bytes, bytes]] = Counter()
         for table in tables:
             end_counts.update({key: count for key, count in table.items() if key[0] in _COPY_OPS})
-        for entry in _make_counts(end_counts - self.clients):
+        for entry in _make_counts(end_counts - self.client_counts):
             is_source = _COPY_OPS[entry.op.encode()]
             copies.append(
                 DeviceCopy(

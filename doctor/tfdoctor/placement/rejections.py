@@ -12,7 +12,7 @@ from tfdoctor.compat.kernels import normalize_type
 from tfdoctor.placement.models import LOCAL_TASK, Refusal
 from tfdoctor.text import clean_line
 
-__all__ = ["Refusals", "shorten_device"]
+__all__ = ["RefusalReader", "shorten_device"]
 
 MAX_REFUSALS = 1000
 """The maximum number of different refusals that are stored."""
@@ -71,12 +71,12 @@ _DEVICE_NAME = re.compile(
 )
 
 
-def shorten_device(spelled: bytes | str) -> str:
+def shorten_device(device_text: bytes | str) -> str:
     """Return the short name of a device, such as "GPU:0"; for a device of another task, the full name.
 
     Empty if the text is not a device name.
     """
-    text = spelled.decode("utf-8", "replace") if isinstance(spelled, bytes) else spelled
+    text = device_text.decode("utf-8", "replace") if isinstance(device_text, bytes) else device_text
     match = _DEVICE_NAME.fullmatch(text)
     if match is None:
         return ""
@@ -91,21 +91,21 @@ class ReadRefusal:
     """A refusal, with the way in which the operation was to run."""
 
     refusal: Refusal
-    eager: bool
+    is_eager: bool
     """Whether the operation was to run eagerly, not in a graph."""
 
 
-class Refusals:
+class RefusalReader:
     """A reader that collects the refusals in a log, block by block and without duplicates."""
 
     def __init__(self) -> None:
-        self.found: list[ReadRefusal] = []
+        self.refusals: list[ReadRefusal] = []
         self.left_out = 0
         """The number of refusals that were not stored, because there were too many."""
         self._pending: tuple[bytes, int] | None = None
         """An incomplete message that may continue in the next block, and the number of its first line."""
 
-    def take(self, block: bytes, lines_before: int) -> None:
+    def read_block(self, block: bytes, lines_before: int) -> None:
         """Read a block of complete lines that follows `lines_before` lines."""
         if self._pending is not None:
             message_start, line = self._pending
@@ -124,7 +124,7 @@ class Refusals:
             else:
                 self._parse_message(text, line)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Read the message that is still incomplete after the last block."""
         self._parse_pending()
 
@@ -149,12 +149,12 @@ class Refusals:
     def _add(self, new_refusal: ReadRefusal) -> None:
         """Add a refusal; if it is already known, only add the details that the known one lacks."""
         refusal = new_refusal.refusal
-        for index, known_read in enumerate(self.found):
+        for index, known_read in enumerate(self.refusals):
             known = known_read.refusal
             if (refusal.node, refusal.wanted) == (known.node, known.wanted) and (
                 refusal.op == known.op or (refusal.node is not None and None in (refusal.op, known.op))
             ):
-                self.found[index] = ReadRefusal(
+                self.refusals[index] = ReadRefusal(
                     replace(
                         known,
                         op=known.op or refusal.op,
@@ -162,11 +162,11 @@ class Refusals:
                         listed=known.listed or refusal.listed,
                         types=known.types or refusal.types,
                     ),
-                    known_read.eager or new_refusal.eager,
+                    known_read.is_eager or new_refusal.is_eager,
                 )
                 return
-        if len(self.found) < MAX_REFUSALS:
-            self.found.append(new_refusal)
+        if len(self.refusals) < MAX_REFUSALS:
+            self.refusals.append(new_refusal)
         else:
             self.left_out += 1
 

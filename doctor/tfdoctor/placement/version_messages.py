@@ -13,7 +13,7 @@ from tfdoctor.logs.version_inference import infer_origin
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["FirstMessages", "find_era"]
+__all__ = ["FirstMessages", "infer_era"]
 
 BEGINNING_BYTES = 1 << 16
 """The length of the log's beginning that is stored completely, in bytes."""
@@ -41,7 +41,7 @@ class FirstMessages:
         self._numbers: set[bytes] = set()
         self._remaining = BEGINNING_BYTES
 
-    def take(self, block: bytes) -> None:
+    def read_block(self, block: bytes) -> None:
         """Read a block of complete lines."""
         if self._remaining:
             has_space = len(block) <= self._remaining
@@ -63,7 +63,7 @@ class FirstMessages:
         return self.beginning + b"".join(self.lines)
 
 
-def find_era(messages: bytes, compat: Compat) -> str | None:
+def infer_era(messages: bytes, compat: Compat) -> str | None:
     """Return the minor releases that can have written the log, such as "2.10" or "2.4-2.11".
 
     None if the log does not show them. Also None if a nightly, a vendor's build or several TensorFlow versions
@@ -72,7 +72,7 @@ def find_era(messages: bytes, compat: Compat) -> str | None:
     if _VENDOR_BUILD.search(messages):
         return None
     inferred = infer_origin(drop_other_eras(scan([messages], load_signatures()), compat), compat)
-    if inferred.sources.foreign is not None or len(inferred.sources.writers) > 1:
+    if inferred.sources.foreign_line is not None or len(inferred.sources.writers) > 1:
         return None
     if inferred.version is not None and not _RELEASE_VERSION.fullmatch(inferred.version):
         return None

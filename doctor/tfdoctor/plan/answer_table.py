@@ -17,30 +17,32 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
 
 Answer: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], int]"
-Numbers: TypeAlias = "tuple[int, ...]"
+VersionNumbers: TypeAlias = "tuple[int, ...]"
 
 __all__ = [
-    "ANY_CARD",
-    "NAME",
+    "ANY_GPU",
+    "NAME_PLACEHOLDER",
     "OLDEST_BRANCH",
     "PLACEHOLDERS",
     "Answer",
     "AnswerTable",
-    "Drivers",
-    "Numbers",
+    "DriverSteps",
     "TableSystem",
+    "VersionNumbers",
     "encode_runs",
     "join_numbers",
     "make_text",
     "replace_placeholders",
 ]
 
-NAME, QUOTED, CAPABILITY, DRIVER, GLIBC = PLACEHOLDERS = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
+NAME_PLACEHOLDER, QUOTED_NAME_PLACEHOLDER, CAPABILITY_PLACEHOLDER, DRIVER_PLACEHOLDER, GLIBC_PLACEHOLDER = (
+    PLACEHOLDERS
+) = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
 """Placeholders in an answer.
 
 In this order: the GPU's name, the name quoted for a shell, its compute capability, the driver, the glibc.
 """
-ANY_CARD = "*"
+ANY_GPU = "*"
 """The key for every compute capability, if the answer does not depend on the GPU."""
 OLDEST_BRANCH = 375
 """The oldest driver branch that is offered: no release with GPU code needs an older one."""
@@ -62,7 +64,7 @@ class TableSystem:
 
 
 @dataclass(frozen=True, slots=True)
-class Drivers:
+class DriverSteps:
     """The drivers of one platform, grouped by the answers that they get."""
 
     steps: tuple[str, ...]
@@ -88,14 +90,14 @@ class Drivers:
         """
         if not driver:
             return self.answer_count - 1
-        numbers = versions.numbers(driver)
+        numbers = versions.parse_numbers(driver)
         branch = f"{join_numbers(numbers)}.*"
         if branch in self.steps:
             return 1 + self.steps.index(branch)
         older_indexes = [
             index
             for index, step in enumerate(self.steps)
-            if "*" not in step and versions.numbers(step) <= numbers
+            if "*" not in step and versions.parse_numbers(step) <= numbers
         ]
         return older_indexes[-1] + 1 if older_indexes else 0
 
@@ -117,7 +119,7 @@ class AnswerTable:
     """Python versions, oldest first."""
     minors: tuple[str, ...]
     """Minor versions of TensorFlow, newest first."""
-    drivers: dict[Platform, Drivers] = field(default_factory=dict)
+    drivers: dict[Platform, DriverSteps] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     options: list[tuple[object, ...]] = field(default_factory=list)
     """The options as tuples.
@@ -136,7 +138,7 @@ class AnswerTable:
 
     The key is (system, minor, Python, capability), and "" in it means any. A row consists of pairs of an answer
     and its count, and has one answer for each index that `Drivers.find_index` returns. If the GPU does not
-    matter, there is one row with one answer under `ANY_CARD`.
+    matter, there is one row with one answer under `ANY_GPU`.
     """
 
     def find_answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
@@ -144,7 +146,7 @@ class AnswerTable:
 
         Raise KeyError if the table has no such entry.
         """
-        any_card_row = self.cells.get((system, minor, python, ANY_CARD))
+        any_card_row = self.cells.get((system, minor, python, ANY_GPU))
         if any_card_row is not None:
             return any_card_row[0]
         # "platform" and "index" are needed only if the answer depends on the GPU and the driver.
@@ -166,7 +168,7 @@ def replace_placeholders(text: str, *, name: str, capability: str, driver: str, 
     return text
 
 
-def join_numbers(numbers: Numbers) -> str:
+def join_numbers(numbers: VersionNumbers) -> str:
     return ".".join(map(str, numbers))
 
 
@@ -181,18 +183,20 @@ def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
     return tuple(runs)
 
 
-_QUOTED = shlex.quote(NAME)
+_QUOTED = shlex.quote(NAME_PLACEHOLDER)
 
 
 def make_text(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
     """Return the text with placeholders for the given values; `replace_placeholders` is the inverse."""
-    text = text.replace(_QUOTED, QUOTED)
+    text = text.replace(_QUOTED, QUOTED_NAME_PLACEHOLDER)
     if capability is not None:
         text = re.sub(
-            rf"(compute capability |--gpu ){re.escape(capability)}(?![.\d])", rf"\1{CAPABILITY}", text
+            rf"(compute capability |--gpu ){re.escape(capability)}(?![.\d])",
+            rf"\1{CAPABILITY_PLACEHOLDER}",
+            text,
         )
     if driver is not None:
-        text = re.sub(rf"(?<![.\d]){re.escape(driver)}(?![.\d])", DRIVER, text)
+        text = re.sub(rf"(?<![.\d]){re.escape(driver)}(?![.\d])", DRIVER_PLACEHOLDER, text)
     if glibc is not None:
-        text = re.sub(rf"(?<=here is ){re.escape(glibc)}(?![.\d])", GLIBC, text)
+        text = re.sub(rf"(?<=here is ){re.escape(glibc)}(?![.\d])", GLIBC_PLACEHOLDER, text)
     return text

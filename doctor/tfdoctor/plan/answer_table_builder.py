@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdoctor import versions
-from tfdoctor.compat.gpus import core_words
+from tfdoctor.compat.gpus import extract_core_words
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import (
-    Card,
+    Gpu,
     Host,
     choose_preferred,
     find_driver_refusal,
@@ -28,17 +28,17 @@ from tfdoctor.fit import (
     list_refusal_limits,
 )
 from tfdoctor.plan.answer_table import (
-    ANY_CARD,
-    NAME,
+    ANY_GPU,
+    NAME_PLACEHOLDER,
     OLDEST_BRANCH,
     AnswerTable,
-    Drivers,
+    DriverSteps,
     TableSystem,
     encode_runs,
     join_numbers,
     make_text,
 )
-from tfdoctor.plan.arguments import address_commands, find_named_card
+from tfdoctor.plan.arguments import add_machine_arguments, find_named_card
 from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
 from tfdoctor.plan.recipes import RECIPES, adapt_to_machine
 from tfdoctor.plan.recommend import MAX_OPTIONS, find_best_option, merge_reasons, rank_options
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Platform
     from tfdoctor.fit import Reason
-    from tfdoctor.plan.answer_table import Answer, Numbers
+    from tfdoctor.plan.answer_table import Answer, VersionNumbers
     from tfdoctor.plan.models import Option
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def build_answer_table(
     if minors is None:
         minors = tuple(dict.fromkeys(release.minor for release in releases))
     all_pythons = {version for release in releases for version in release.linux_pythons}
-    pythons = tuple(sorted(all_pythons, key=versions.numbers))
+    pythons = tuple(sorted(all_pythons, key=versions.parse_numbers))
     cards = _find_cards(compat)
     if capabilities is not None:
         cards = {capability: cards[capability] for capability in capabilities}
@@ -100,14 +100,14 @@ def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
 
     A glibc matters only if it is older than what some release needs.
     """
-    oldest, *_, newest = sorted(map(versions.numbers, _list_required_glibcs(compat)))
+    oldest, *_, newest = sorted(map(versions.parse_numbers, _list_required_glibcs(compat)))
     ubuntu = {system.glibc: f" (Ubuntu {system.name})" for system in compat.pythons.systems}
     older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
     return (
         TableSystem(
             "linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), names_machine=True
         ),
-        TableSystem("wsl", "Windows, in WSL 2", "windows", Host(wsl=True)),
+        TableSystem("wsl", "Windows, in WSL 2", "windows", Host(is_wsl=True)),
         TableSystem("windows", "Windows", "windows", Host(system="Windows", machine="AMD64")),
         TableSystem("macos", "macOS", "linux", Host(system="Darwin")),
         *(
@@ -142,8 +142,8 @@ def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
             card = find_named_card(compat, name)
         except UsageError:
             continue
-        if not card.others and compat.arm64.find_kind(card.name, card.capability) is None:
-            names_by_capability.setdefault(card.capability, {}).setdefault(core_words(name), name)
+        if not card.other_capabilities and compat.arm64.find_kind(card.name, card.capability) is None:
+            names_by_capability.setdefault(card.capability, {}).setdefault(extract_core_words(name), name)
     ordered = sorted(names_by_capability, key=versions.parse_capability, reverse=True)
     return {capability: tuple(sorted(names_by_capability[capability].values())) for capability in ordered}
 
@@ -167,7 +167,7 @@ class _WatchedHost(Host):
     """The glibc versions that the planner compared with."""
 
     @classmethod
-    def watch(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _WatchedHost:
+    def watch(cls, host: Host, cards: tuple[Gpu, ...], driver: str | None) -> _WatchedHost:
         """Return a recording copy of `host` with these GPUs and this driver."""
         watched = cls(
             cards=cards,
@@ -175,7 +175,7 @@ class _WatchedHost(Host):
             system=host.system,
             machine=host.machine,
             glibc=host.glibc,
-            wsl=host.wsl,
+            is_wsl=host.is_wsl,
         )
         for name, value in (
             ("asked_cards", False),
@@ -187,9 +187,9 @@ class _WatchedHost(Host):
         return watched
 
     @property  # attributes that are read very often stay plain, unrecorded slots
-    def cards(self) -> tuple[Card, ...]:
+    def cards(self) -> tuple[Gpu, ...]:
         object.__setattr__(self, "asked_cards", True)
-        cards: tuple[Card, ...] = _CARDS.__get__(self)
+        cards: tuple[Gpu, ...] = _CARDS.__get__(self)
         return cards
 
     @property
@@ -225,16 +225,16 @@ class _RecipeAnswers:
     """The result for an unknown driver."""
     glibcs: set[str]
     """The glibc versions that the planner compared with."""
-    starts: list[Numbers] = field(default_factory=list)
+    starts: list[VersionNumbers] = field(default_factory=list)
     """The driver versions at which the result changes, oldest first; empty if the driver was not read."""
     results: list[int] = field(default_factory=list)
     """The result of each start: it holds up to the next start."""
-    limits: list[frozenset[Numbers]] = field(default_factory=list)
+    limits: list[frozenset[VersionNumbers]] = field(default_factory=list)
     """The driver versions that the planner compared with, for each start."""
-    results_by_place: list[int] = field(default_factory=list)
+    results_by_driver: list[int] = field(default_factory=list)
     """The result for each index that `Drivers.find_index` returns; empty until the driver steps are known."""
 
-    def get_answer(self, driver: Numbers) -> int:
+    def get_answer(self, driver: VersionNumbers) -> int:
         return self.results[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
 
 
@@ -242,24 +242,24 @@ class _RecipeAnswers:
 class _CardDrivers:
     """The drivers that support a GPU."""
 
-    starts: list[Numbers]
+    starts: list[VersionNumbers]
     """The driver versions at which the support changes, oldest first."""
     texts: list[int]
     """For each start, the index of the text that explains why the GPU is not supported, or -1 if it is."""
-    ranges: list[tuple[Numbers, Numbers | None]]
+    ranges: list[tuple[VersionNumbers, VersionNumbers | None]]
     """(first version, end) of each supported range; the end is excluded, and None means no end."""
 
-    def get_text(self, driver: Numbers) -> int:
+    def get_text(self, driver: VersionNumbers) -> int:
         return self.texts[bisect_right(self.starts, driver) - 1]
 
 
-LOWEST_VERSION: Numbers = (0,)
+LOWEST_VERSION: VersionNumbers = (0,)
 """A version below every real version."""
 _MAX_NUMBER = 10**6
 """A number above every number in a version."""
 
 
-def _make_example_driver(start: Numbers) -> str:
+def _make_example_driver(start: VersionNumbers) -> str:
     """Return a driver version that is slightly newer than `start` and that no text mentions."""
     return f"{join_numbers(start)}.00.001"
 
@@ -290,7 +290,7 @@ class _TableBuilder:
         self._queries: list[tuple[str, str]] = []
         """The (minor, Python) pairs whose answers were collected."""
         self._card_drivers: dict[tuple[Platform, str], _CardDrivers] = {}
-        self._limits: dict[Platform, set[Numbers]] = {"linux": set(), "windows": set()}
+        self._limits: dict[Platform, set[VersionNumbers]] = {"linux": set(), "windows": set()}
         """The driver versions at which an answer can change, by platform."""
         for platform in self._limits:
             for capability in ("", *table.cards):
@@ -307,7 +307,7 @@ class _TableBuilder:
             has_image = any(self._results[result].option >= 0 for result in unknown)
             if system.host.system == "Darwin" or not (has_wheel or has_image):
                 answer = self._combine_results(tuple(unknown))
-                self.table.cells[system.key, minor, python, ANY_CARD] = (answer, 1)
+                self.table.cells[system.key, minor, python, ANY_GPU] = (answer, 1)
                 continue
             for capability in self.table.cards:
                 for recipe in RECIPES:
@@ -360,14 +360,14 @@ class _TableBuilder:
         if not watched.asked_driver:
             return answers, any_card
         for range_start, range_end in self._card_drivers[system.platform, capability].ranges:
-            start: Numbers | None = range_start
+            start: VersionNumbers | None = range_start
             while start is not None and (range_end is None or start < range_end):
                 result, watched = self._run_planner(
                     minor, python, capability, system, recipe, _make_example_driver(start)
                 )
                 any_card = any_card and not watched.asked_cards
                 answers.glibcs |= watched.glibcs
-                limits = {versions.numbers(limit) for limit in watched.limits}
+                limits = {versions.parse_numbers(limit) for limit in watched.limits}
                 self._limits[system.platform] |= limits
                 answers.starts.append(start)
                 answers.results.append(result)
@@ -387,7 +387,7 @@ class _TableBuilder:
         driver: str | None,
     ) -> tuple[int, _WatchedHost]:
         """Return the index of the planner's result for one machine, and the machine."""
-        cards = (Card(NAME, capability),) if capability else ()
+        cards = (Gpu(NAME_PLACEHOLDER, capability),) if capability else ()
         host = _WatchedHost.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
         option, rejections = find_best_option(self.compat, request, host, recipe)
@@ -411,7 +411,9 @@ class _TableBuilder:
             option = adapt_to_machine(self.compat, option, request, host)
             if system.names_machine:
                 answer = Recommendation(request, host, (option,), (), None)
-                option = address_commands(answer, [NAME] if capability else [], driver).options[0]
+                option = add_machine_arguments(
+                    answer, [NAME_PLACEHOLDER] if capability else [], driver
+                ).options[0]
             option_index = self._add_option(option, insert_placeholders)
         key = (
             option_index,
@@ -426,10 +428,10 @@ class _TableBuilder:
 
     def _find_card_drivers(self, platform: Platform, capability: str) -> _CardDrivers:
         """Return the drivers that support a GPU."""
-        limits = {versions.numbers(limit) for limit in list_refusal_limits(self.compat, platform)} | {
+        limits = {versions.parse_numbers(limit) for limit in list_refusal_limits(self.compat, platform)} | {
             LOWEST_VERSION
         }
-        starts: list[Numbers] = []
+        starts: list[VersionNumbers] = []
         texts: list[int] = []
         for start in sorted(limits) if capability else [LOWEST_VERSION]:
             text = (
@@ -450,7 +452,9 @@ class _TableBuilder:
     def _explain_unsupported(self, platform: Platform, capability: str, driver: str) -> int:
         """Return the index of the text that says why the driver does not support the GPU, or -1."""
         refusal = (
-            find_driver_refusal(self.compat, driver, Card(NAME, capability), platform) if capability else None
+            find_driver_refusal(self.compat, driver, Gpu(NAME_PLACEHOLDER, capability), platform)
+            if capability
+            else None
         )
         return (
             -1
@@ -464,16 +468,16 @@ class _TableBuilder:
         """Fill the table's cells from the results that `collect_answers` gathered."""
         for platform, limits in self._limits.items():
             offered_drivers = {
-                versions.numbers(numbers) for numbers in list_refusal_limits(self.compat, platform)
+                versions.parse_numbers(numbers) for numbers in list_refusal_limits(self.compat, platform)
             }
             branches = {numbers[:count] for numbers in limits for count in range(1, max(2, len(numbers)))}
             branches |= {numbers[:1] for numbers in offered_drivers if numbers[0] >= OLDEST_BRANCH}
             steps = [(numbers, join_numbers(numbers)) for numbers in limits]
             steps += [((*numbers, _MAX_NUMBER), f"{join_numbers(numbers)}.*") for numbers in branches]
-            self.table.drivers[platform] = Drivers(tuple(text for _, text in sorted(steps)))
+            self.table.drivers[platform] = DriverSteps(tuple(text for _, text in sorted(steps)))
         for minor, python in self._queries:
             for system in self.table.systems:
-                if (system.key, minor, python, ANY_CARD) in self.table.cells:
+                if (system.key, minor, python, ANY_GPU) in self.table.cells:
                     continue
                 for capability in ("", *self.table.cards):
                     row = self._make_row(minor, python, capability, system)
@@ -487,14 +491,14 @@ class _TableBuilder:
         key = (system.platform, capability, *map(id, answers_by_recipe))
         if key not in self._rows:
             for recipe_answers, recipe in zip(answers_by_recipe, RECIPES, strict=True):
-                if recipe_answers.starts and not recipe_answers.results_by_place:
+                if recipe_answers.starts and not recipe_answers.results_by_driver:
                     representative = self._find_equivalent_system(minor, python, capability, system, recipe)
                     self._fill_results_by_driver(
                         recipe_answers, minor, python, capability, representative, recipe
                     )
             answer_count = self.table.drivers[system.platform].answer_count
             columns = [
-                recipe_answers.results_by_place or [recipe_answers.unknown] * answer_count
+                recipe_answers.results_by_driver or [recipe_answers.unknown] * answer_count
                 for recipe_answers in answers_by_recipe
             ]
             answers = []
@@ -520,13 +524,13 @@ class _TableBuilder:
     ) -> None:
         """Fill `answers.results_by_place` with the result for each index of the platform's drivers."""
         refusals = self._list_refusal_texts(system.platform, capability)
-        answers.results_by_place = [answers.get_answer(LOWEST_VERSION)]
+        answers.results_by_driver = [answers.get_answer(LOWEST_VERSION)]
         for text, step in zip(refusals[1:], self.table.drivers[system.platform].steps, strict=False):
             if not step.endswith(".*"):
-                answers.results_by_place.append(answers.get_answer(versions.numbers(step)))
+                answers.results_by_driver.append(answers.get_answer(versions.parse_numbers(step)))
                 continue
             branch = step.removesuffix(".*")
-            newest = (*versions.numbers(branch), _MAX_NUMBER)
+            newest = (*versions.parse_numbers(branch), _MAX_NUMBER)
             index = bisect_right(answers.starts, newest) - 1
             must_run = index < 0 or any(
                 limit[: len(newest) - 1] == newest[:-1] for limit in answers.limits[index]
@@ -536,12 +540,12 @@ class _TableBuilder:
             if text >= 0 or not (
                 must_run or self._card_drivers[system.platform, capability].get_text(newest) >= 0
             ):
-                answers.results_by_place.append(answers.get_answer(newest))
+                answers.results_by_driver.append(answers.get_answer(newest))
             else:
-                answers.results_by_place.append(
+                answers.results_by_driver.append(
                     self._run_planner(minor, python, capability, system, recipe, branch)[0]
                 )
-        answers.results_by_place.append(answers.unknown)
+        answers.results_by_driver.append(answers.unknown)
 
     def _list_refusal_texts(self, platform: Platform, capability: str) -> list[int]:
         """Return the index of the refusal text for each index of the platform's drivers.
@@ -555,7 +559,7 @@ class _TableBuilder:
                 *(
                     self._explain_unsupported(platform, capability, step.removesuffix(".*"))
                     if step.endswith(".*")
-                    else card_drivers.get_text(versions.numbers(step))
+                    else card_drivers.get_text(versions.parse_numbers(step))
                     for step in self.table.drivers[platform].steps
                 ),
                 -1,
@@ -568,10 +572,10 @@ class _TableBuilder:
         If no minor works, the cells give the reasons of the newest minor that has a wheel.
         """
         table = self.table
-        minors = [minor for minor in table.minors if (system.key, minor, python, ANY_CARD) not in table.cells]
+        minors = [minor for minor in table.minors if (system.key, minor, python, ANY_GPU) not in table.cells]
         if not minors:  # use the answer of the newest minor
-            any_card_row = table.cells[system.key, table.minors[0], python, ANY_CARD]
-            table.cells[system.key, "", python, ANY_CARD] = any_card_row
+            any_card_row = table.cells[system.key, table.minors[0], python, ANY_GPU]
+            table.cells[system.key, "", python, ANY_GPU] = any_card_row
             return
         for capability in ("", *table.cards):
             rows = tuple(table.cells[system.key, minor, python, capability] for minor in minors)
@@ -653,8 +657,8 @@ class _TableBuilder:
             self._add_text(option.base.image if option.base is not None else ""),
             -1 if option.size is None else option.size,
             add_texts(option.commands),
-            add_texts(item.text for item in option.caveats if item.serious),
-            add_texts(item.text for item in option.caveats if not item.serious),
+            add_texts(item.text for item in option.caveats if item.is_serious),
+            add_texts(item.text for item in option.caveats if not item.is_serious),
         )
         index = _intern(self._options, self.table.options, entry, entry)
         if index == len(self._added_options):

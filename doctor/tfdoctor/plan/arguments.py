@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tfdoctor import versions
 from tfdoctor.compat import UnknownReleaseError
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Card
+from tfdoctor.fit import Gpu
 from tfdoctor.plan import recommend
 from tfdoctor.text import clean_line
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Option, Recommendation, Request
 
 __all__ = [
-    "address_commands",
+    "add_machine_arguments",
     "check_driver",
     "check_python",
     "expand_card_names",
+    "find_common_answer",
     "find_named_card",
     "make_plan",
-    "settle_answer",
 ]
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
     return dataclasses.replace(answers[0], host=host)
 
 
-def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
+def add_machine_arguments(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
     """Return the answer with commands that name these GPUs and this driver, so that they work on any machine."""
     arguments = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not arguments:
@@ -79,22 +79,22 @@ def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | 
     conflict = answer.conflict
     if conflict is not None:
         nearest = tuple(
-            dataclasses.replace(item, option=name_machine(item.option)) if item.same_machine else item
-            for item in conflict.nearest
+            dataclasses.replace(item, option=name_machine(item.option)) if item.is_same_machine else item
+            for item in conflict.suggestions
         )
-        conflict = dataclasses.replace(conflict, nearest=nearest)
+        conflict = dataclasses.replace(conflict, suggestions=nearest)
     return dataclasses.replace(
         answer, options=tuple(name_machine(item) for item in answer.options), conflict=conflict
     )
 
 
-def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
+def find_common_answer(compat: Compat, host: Host, get_answer: Callable[[Host], T]) -> T:
     """Return the answer for a machine whose GPU names may be ambiguous.
 
-    `answer` is called with every machine that the names can mean. Raise UsageError if the answers differ: the
+    `get_answer` is called with every machine that the names can mean. Raise UsageError if the answers differ: the
     user then has to say which GPU it is.
     """
-    answers = [answer(machine) for machine in expand_card_names(host)]
+    answers = [get_answer(machine) for machine in expand_card_names(host)]
     if len(set(answers)) > 1:
         raise _make_ambiguity_error(compat, host, [])
     return answers[0]
@@ -103,7 +103,8 @@ def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
 def expand_card_names(host: Host) -> tuple[Host, ...]:
     """Return the possible machines, one for each combination of GPUs that the names can mean."""
     alternatives = [
-        [Card(card.name, capability) for capability in (card.capability, *card.others)] for card in host.cards
+        [Gpu(card.name, capability) for capability in (card.capability, *card.other_capabilities)]
+        for card in host.cards
     ]
     combinations = itertools.islice(itertools.product(*alternatives), _MAX_MACHINES)
     return tuple(dataclasses.replace(host, cards=cards) for cards in combinations)
@@ -112,7 +113,7 @@ def expand_card_names(host: Host) -> tuple[Host, ...]:
 def _summarize_answer(answer: Recommendation) -> tuple[object, ...]:
     """Return the parts of an answer that must be equal for two machines to have the same answer."""
     first = answer.options[0] if answer.options else None
-    return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious)
+    return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious_count)
 
 
 def _format_answer(answer: Recommendation) -> str:
@@ -122,12 +123,12 @@ def _format_answer(answer: Recommendation) -> str:
 
 def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
     """Return the error that asks which of several GPUs is meant."""
-    ambiguous_cards = [card for card in host.cards if card.others]
+    ambiguous_cards = [card for card in host.cards if card.other_capabilities]
     names = " and ".join(f"`{clean_line(card.name)}`" for card in ambiguous_cards)
     parts = []
     for card in ambiguous_cards:
         match = compat.gpus_named(card.name)
-        for index, capability in enumerate((card.capability, *card.others)):
+        for index, capability in enumerate((card.capability, *card.other_capabilities)):
             gpus = [gpu for gpu in match.gpus if gpu.capability == capability] if match is not None else []
             ids = [f"10de:{pci_id}" for gpu in gpus for pci_id in gpu.pci_ids][:2]
             example = f" ({', '.join([gpus[0].name, *ids])})" if gpus else ""
@@ -177,7 +178,7 @@ def check_driver(text: str | None) -> str | None:
 _SEPARATOR = re.compile(r"[,;+&]|\band\b")
 
 
-def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
+def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Gpu:
     """Return the GPU that `text` names by a compute capability, a PCI ID or a name.
 
     A name can stand for several chips; the result then has the capabilities of all of them. `option` is the
@@ -189,10 +190,10 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
         except versions.VersionSyntaxError as error:
             msg = f"{option}: {error}."
             raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
-        return Card(f"compute capability {text}", text)
+        return Gpu(f"compute capability {text}", text)
     gpu_by_id = compat.gpu_by_pci_id(text)
     if gpu_by_id is not None:
-        return Card(gpu_by_id.name, gpu_by_id.capability)
+        return Gpu(gpu_by_id.name, gpu_by_id.capability)
     match = compat.gpus_named(text)
     if match is None:
         nearest = compat.nearest_gpu_names(text)
@@ -204,4 +205,4 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
     names = {gpu.name for gpu in match.gpus}
     first, *others = match.capabilities
     name = match.gpus[0].name if len(names) == 1 or not others else text
-    return Card(name, first, tuple(others))
+    return Gpu(name, first, tuple(others))

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from tfdoctor.compat.manifests import Manifest
     from tfdoctor.plan.models import Option
 
-__all__ = ["with_manifest"]
+__all__ = ["add_manifest"]
 
 
-def with_manifest(compat: Compat, option: Option) -> Option:
+def add_manifest(compat: Compat, option: Option) -> Option:
     """Return the option with the known digests and sizes of its images.
 
     The FROM line gets a digest only if the digest was read from a registry. A digest that is known from other

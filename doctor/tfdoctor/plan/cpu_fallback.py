@@ -21,8 +21,11 @@ __all__ = ["make_machine_remedy", "make_release_remedy"]
 def make_release_remedy(target: Target, release: Release, python: str | None) -> Remedy:
     """Return the remedy that installs this release in a virtual environment, without CUDA."""
     chosen_python = python or release.linux_pythons[-1]
-    requirements = (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
-    commands = advice.venv_with(target, requirements, f"python{chosen_python}")[:-1]
+    requirements = (
+        f"{release.package}=={release.version}",
+        *advice.list_companion_pins(target.compat, release),
+    )
+    commands = advice.make_venv_commands(target, requirements, f"python{chosen_python}")[:-1]
     return Remedy(f"Without a GPU, with Python {chosen_python}.", commands)
 
 
@@ -31,7 +34,7 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
 
     Return None if no release fits, or if the machine may have a GPU and its processor is not ARM.
     """
-    if not (host.no_card or is_arm64(host)):
+    if not (host.has_no_gpu or is_arm64(host)):
         return None
     target, python = Target(compat, host), request.python or host.python
     releases = [
@@ -48,7 +51,7 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
             requirement = f"tensorflow=={releases[0].version}"
         else:
             return None
-        commands = advice.venv_with(target, (requirement,), f"python{python or 3}")[:-1]
+        commands = advice.make_venv_commands(target, (requirement,), f"python{python or 3}")[:-1]
         return Remedy("On the CPU only: the package index has wheels for it, without GPU code.", commands)
     release = next((candidate for candidate in releases if python in candidate.linux_pythons), None)
     if release is None and request.python is None and releases:

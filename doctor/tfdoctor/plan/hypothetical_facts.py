@@ -31,7 +31,7 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.fit import Card, Host, constraints
+from tfdoctor.fit import Gpu, Host, constraints
 from tfdoctor.plan.models import Method, Recipe
 from tfdoctor.predict import describe_build, list_opened_sonames
 
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from tfdoctor.plan.models import Option
     from tfdoctor.predict import Build
 
-__all__ = ["LIBRARIES", "SITE", "Sketch", "make_predicted_facts", "make_sketched_facts"]
+__all__ = ["LIBRARY_FOLDER", "SITE_PACKAGES", "Sketch", "make_predicted_facts", "make_sketched_facts"]
 
 COMPLETE_VERSION_DOTS = 2
 """The number of dots in a complete driver version."""
 PREFIX = "/opt/tensorflow"
 """The prefix of the predicted Python environment."""
-SITE = f"{PREFIX}/lib/python{{}}/site-packages"
+SITE_PACKAGES = f"{PREFIX}/lib/python{{}}/site-packages"
 """The site-packages folder; `{}` stands for the Python minor version."""
 SOURCE = "the plan"
 """The source that the predicted facts name."""
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+LIBRARY_FOLDER = "/usr/lib/x86_64-linux-gnu"
 """The system's library folder."""
 
 
@@ -72,14 +72,14 @@ class Sketch:
     """The minor version of Python, such as `"3.11"`."""
     distributions: tuple[tuple[str, str], ...]
     """(name, version) of the distributions in its site-packages, including TensorFlow."""
-    gpu: bool | None = None
+    has_gpu_code: bool | None = None
     """Whether the build says that it has GPU code; None means the value in the release table."""
-    paths: Mapping[str, str | None] = field(default_factory=dict)
+    path_by_soname: Mapping[str, str | None] = field(default_factory=dict)
     """The file that the loader resolves each soname to; None means that it is missing.
 
     A soname without an entry resolves to the system's library folder.
     """
-    versions: Mapping[str, str] = field(default_factory=dict)
+    version_by_soname: Mapping[str, str] = field(default_factory=dict)
     """The version that the library file reports, by soname."""
     other_libraries: tuple[FoundElsewhere, ...] = ()
     """Libraries of the same families in other versions."""
@@ -87,7 +87,7 @@ class Sketch:
     """The environment variables."""
     modules: tuple[str, ...] = ()
     """Installed packages of unknown version."""
-    container: bool = True
+    is_container: bool = True
     """Whether the environment is in a container."""
     host: Host = field(default_factory=Host)
     """The machine that the environment will run on.
@@ -105,7 +105,7 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
     lock = compat.locks.get_lock(release.package, release.version, option.python)
     locked_packages = lock.packages if lock is not None and not is_ngc else ()
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
-    site = SITE.format(option.python)
+    site = SITE_PACKAGES.format(option.python)
     wheel_by_soname = {
         name: compat.wheel_for(name, versions.major(option.cuda)) if option.cuda_set is not None else None
         for name in release.required_libraries
@@ -123,14 +123,14 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
             ),
             *((wheel.name, wheel.version) for wheel in wheels),
         ),
-        gpu=True,
-        paths={
+        has_gpu_code=True,
+        path_by_soname={
             name: f"{site}/{wheel.folder}/{name}"
             for name, wheel in wheel_by_soname.items()
             if wheel is not None
         },
         modules=tuple(companion.package for companion in compat.companions) if is_ngc else (),
-        container=option.method is Method.CONTAINER,
+        is_container=option.method is Method.CONTAINER,
         host=host,
     )
     return make_sketched_facts(compat, sketch)
@@ -141,7 +141,7 @@ def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
     host, tensorflow = sketch.host, _make_tensorflow(sketch)
     build = describe_build(tensorflow, compat)
     cubins = build.release.cubin if build.release is not None else ()
-    cards = host.cards or (Card("a card that it has code for", cubins[-1] if cubins else "7.0"),)
+    cards = host.cards or (Gpu("a card that it has code for", cubins[-1] if cubins else "7.0"),)
     return Facts(
         machine=_make_machine(sketch),
         environment=EnvironmentFacts(dict(sketch.variables), (), None),
@@ -164,13 +164,13 @@ def _make_machine(sketch: Sketch) -> MachineFacts:
         distribution_like=(),
         distribution_version=None,
         cpu_flags=sketch.host.cpu_flags,
-        container="docker" if sketch.container else None,
-        wsl=2 if sketch.host.wsl else None,
+        container="docker" if sketch.is_container else None,
+        wsl=2 if sketch.host.is_wsl else None,
         root=False,
     )
 
 
-def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
+def _make_driver(compat: Compat, cards: tuple[Gpu, ...], host: Host) -> DriverFacts:
     """Return the facts of the host's driver, or of the newest driver if the host's is not known."""
     driver = host.driver
     if driver is not None and driver.count(".") < COMPLETE_VERSION_DOTS:
@@ -180,7 +180,7 @@ def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverF
         compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
     )
     if driver is None:
-        cuda = max((release.version for release in compat.cuda_releases), key=versions.numbers)
+        cuda = max((release.version for release in compat.cuda_releases), key=versions.parse_numbers)
     devices = tuple(
         CudaDevice(
             ordinal=index,
@@ -206,7 +206,7 @@ def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverF
             CudaDriver(
                 loaded=True,
                 load_error="",
-                path=f"{LIBRARIES}/libcuda.so.1",
+                path=f"{LIBRARY_FOLDER}/libcuda.so.1",
                 init=0,
                 init_name="CUDA_SUCCESS",
                 version=versions.major_minor(cuda) if cuda is not None else None,
@@ -217,13 +217,13 @@ def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverF
         ),
         cuda_unhidden=None,
         nvml=Known(
-            Nvml(True, "", f"{LIBRARIES}/libnvidia-ml.so.1", 0, "", driver, len(devices), nvml), SOURCE
+            Nvml(True, "", f"{LIBRARY_FOLDER}/libnvidia-ml.so.1", 0, "", driver, len(devices), nvml), SOURCE
         ),
     )
 
 
 def _make_python(sketch: Sketch) -> PythonFacts:
-    site = SITE.format(sketch.python)
+    site = SITE_PACKAGES.format(sketch.python)
     return PythonFacts(
         requested=PREFIX,
         executable=f"{PREFIX}/bin/python",
@@ -232,7 +232,7 @@ def _make_python(sketch: Sketch) -> PythonFacts:
         implementation="CPython",
         bits=64,
         machine="x86_64",
-        glibc=None if sketch.container else sketch.host.glibc,
+        glibc=None if sketch.is_container else sketch.host.glibc,
         prefix=PREFIX,
         base_prefix="/usr",
         abi_flags="",
@@ -250,8 +250,8 @@ def _make_python(sketch: Sketch) -> PythonFacts:
 
 
 def _make_tensorflow(sketch: Sketch) -> TensorFlowFacts:
-    site, version = SITE.format(sketch.python), sketch.version
-    numbers = versions.numbers(version) if version is not None else ()
+    site, version = SITE_PACKAGES.format(sketch.python), sketch.version
+    numbers = versions.parse_numbers(version) if version is not None else ()
     core = "tensorflow_core" if numbers[:2] in ((1, 15), (2, 0)) else "tensorflow"
     return TensorFlowFacts(
         package_dir=f"{site}/tensorflow",
@@ -261,7 +261,7 @@ def _make_tensorflow(sketch: Sketch) -> TensorFlowFacts:
         framework=f"{site}/{core}/libtensorflow_framework.so.{numbers[0] if numbers else 2}",
         pywrap=f"{site}/{core}/python/_pywrap_tensorflow_internal.so",
         missing_files=(),
-        build_info={} if sketch.gpu is None else {"is_cuda_build": str(sketch.gpu)},
+        build_info={} if sketch.has_gpu_code is None else {"is_cuda_build": str(sketch.has_gpu_code)},
         cuda_config={},
     )
 
@@ -283,10 +283,10 @@ def _make_loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> L
 
 
 def _make_resolution(sketch: Sketch, soname: str) -> Resolution:
-    path = sketch.paths.get(soname, f"{LIBRARIES}/{soname}")
+    path = sketch.path_by_soname.get(soname, f"{LIBRARY_FOLDER}/{soname}")
     if path is None:
         return Resolution(soname, None, "", _format_dlerror(soname), (soname,))
-    return Resolution(soname, path, "ld.so.cache", "", version=sketch.versions.get(soname))
+    return Resolution(soname, path, "ld.so.cache", "", version=sketch.version_by_soname.get(soname))
 
 
 def _format_dlerror(soname: str) -> str:

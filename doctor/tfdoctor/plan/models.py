@@ -100,7 +100,7 @@ class Base:
     """The operating system, such as `"debian 12"`; empty if unknown."""
     python: str | None
     """The command of the image's Python, such as `"python3"`; None if Python has to be installed."""
-    install: tuple[str, ...] = ()
+    python_packages: tuple[str, ...] = ()
     """System packages that install Python if the image has none."""
     digest: str | None = None
 
@@ -165,9 +165,9 @@ class Option:
         return total
 
     @property
-    def serious(self) -> int:
+    def serious_count(self) -> int:
         """The number of serious caveats."""
-        return sum(caveat.serious for caveat in self.caveats)
+        return sum(caveat.is_serious for caveat in self.caveats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Suggestion:
 
     text: str
     option: Option
-    same_machine: bool = True
+    is_same_machine: bool = True
     """Whether it is for the same machine; False means that it needs another GPU or driver."""
 
 
@@ -194,7 +194,7 @@ class Conflict:
     """The result if no installation satisfies the request."""
 
     reasons: tuple[Reason, ...]
-    nearest: tuple[Suggestion, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
     arm64_builds: tuple[Arm64Source, ...] = ()
     """NVIDIA's own TensorFlow for this machine, from third-party reports; tfdoctor does not build it."""
 

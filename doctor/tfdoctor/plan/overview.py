@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import find_code_on_card, is_marked
+from tfdoctor.fit.matrix import find_code_on_gpu, has_known_error
 from tfdoctor.plan.models import Method, Request
 from tfdoctor.plan.recommend import recommend
 from tfdoctor.plan.release_sheet import format_python_ranges
@@ -89,14 +89,14 @@ def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
         cards,
         newer,
         _find_command(compat, release),
-        is_marked(row),
+        has_known_error(row),
     )
 
 
 def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
     """Return the range of generations with machine code, and the value of `Overview.newer`."""
     generations = compat.cards.generation
-    codes = [find_code_on_card(compat, release, generation.capability) for generation in generations]
+    codes = [find_code_on_gpu(compat, release, generation.capability) for generation in generations]
     native = [
         generation.name for generation, code in zip(generations, codes, strict=True) if code == "native"
     ]

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.conda import conda_packages
+from tfdoctor.advice.conda import choose_conda_packages
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Host, Judgement, Reason, choose_preferred, constraints, fit_environment
 from tfdoctor.fit.compatibility import check_python, check_wheels, find_newest_python, is_locked
 from tfdoctor.fit.images import list_fitting_tags
-from tfdoctor.plan.bases import with_manifest
+from tfdoctor.plan.bases import add_manifest
 from tfdoctor.plan.models import Base, CondaCuda, Option, Part, Recipe, Rejected
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
     from tfdoctor.plan.models import Request
 
-    Way = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
+    RecipeFunction = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
 
-__all__ = ["RECIPES", "adapt_to_machine", "build_command", "find_conda_packages", "try_recipe"]
+__all__ = ["RECIPES", "adapt_to_machine", "find_conda_packages", "make_build_command", "try_recipe"]
 
 PYTHON2 = "2.7"
 """The Python 2 version of TensorFlow's images."""
-CHANNEL = "conda-forge"
+CONDA_CHANNEL = "conda-forge"
 """The only channel that is free for everybody."""
 
 
@@ -44,7 +44,7 @@ def try_recipe(
             recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")]
         )
     answer = RECIPES[recipe](compat, release, request, host)
-    return answer if isinstance(answer, Rejected) else with_manifest(compat, answer)
+    return answer if isinstance(answer, Rejected) else add_manifest(compat, answer)
 
 
 def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
@@ -65,7 +65,7 @@ def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Hos
     return replace(option, commands=(" ".join([option.commands[0], *host.options]), *option.commands[1:]))
 
 
-def build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:
+def make_build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:
     """Return the `tfdoctor build` command that builds an image of this release."""
     arguments = ["tfdoctor build --tf", release.version]
     if request.python is not None:
@@ -74,7 +74,7 @@ def build_command(release: Release, python: str, recipe: Recipe, request: Reques
     return " ".join(arguments)
 
 
-def install_command(release: Release, python: str, request: Request) -> str:
+def make_install_command(release: Release, python: str, request: Request) -> str:
     """Return the `tfdoctor install` command that installs this release."""
     python_option = f" --python {python}" if request.python is not None else ""
     return f"tfdoctor install --tf {release.version}{python_option}"
@@ -134,7 +134,7 @@ def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -
         cuda_set=cuda_set,
         wheels=cuda_set.wheels,
         parts=(_make_tensorflow_part(release, python), *_make_cuda_parts(compat, cuda_set)),
-        commands=(install_command(release, python, request),),
+        commands=(make_install_command(release, python, request),),
         reasons=(_explain_wheels(cuda_set), *_explain_links(release)),
         caveats=judgement.caveats,
     )
@@ -172,7 +172,7 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
             _make_tensorflow_part(release, python),
             *_make_cuda_parts(compat, cuda_set),
         ),
-        commands=(build_command(release, python, Recipe.PIP_CUDA, request),),
+        commands=(make_build_command(release, python, Recipe.PIP_CUDA, request),),
         reasons=(
             _explain_wheels(cuda_set),
             f"Python {python}: "
@@ -235,7 +235,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
     python = _choose_python(judgement, compat, release, request)
     base = _choose_base(judgement, compat, request, python)
     cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
-    constraints.check_cards(judgement, compat, release, host, release.cuda, cudnn)
+    constraints.check_gpus(judgement, compat, release, host, release.cuda, cudnn)
     constraints.check_driver(judgement, compat, release, host, release.cuda)
     if judgement.reasons or python is None or base is None:
         return _make_rejected(Recipe.CONDA_CUDA, release, judgement.reasons)
@@ -261,7 +261,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
             _make_tensorflow_part(release, python),
             Part(" ".join(conda.packages), None, f"CUDA and cuDNN from the channel {conda.channel}"),
         ),
-        commands=(build_command(release, python, Recipe.CONDA_CUDA, request),),
+        commands=(make_build_command(release, python, Recipe.CONDA_CUDA, request),),
         reasons=("it needs no image with an old CUDA, and the last of those may be deleted",),
         caveats=(*judgement.caveats, *constraints.check_release(release)),
         conda=conda,
@@ -278,9 +278,9 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
     cuda = versions.major_minor(release.cuda)
     if compat.conda_cudnn(cuda, release.cudnn) is None:
         return None
-    channel, packages = conda_packages(compat, cuda, release.cudnn)
+    channel, packages = choose_conda_packages(compat, cuda, release.cudnn)
     tool = compat.images.find_tool("micromamba")
-    if channel != CHANNEL or tool is None:
+    if channel != CONDA_CHANNEL or tool is None:
         return None
     return CondaCuda(tool.image, channel, tuple(packages.split()))
 
@@ -363,16 +363,16 @@ def _plan_tag(
         judgement.refuse(
             Cause.GLIBC_TOO_OLD,
             f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
-            constraints.format_row(release),
+            constraints.format_release_source(release),
         )
-    constraints.check_cards(judgement, compat, release, host, tag.cuda, tag.cudnn)
+    constraints.check_gpus(judgement, compat, release, host, tag.cuda, tag.cudnn)
     constraints.check_driver(judgement, compat, release, host, tag.cuda)
     if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
         judgement.warn(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
             f"{tag.cuda}: the sonames are the same, but nothing else is guaranteed",
-            constraints.format_row(release),
+            constraints.format_release_source(release),
         )
     if judgement.reasons or python is None:
         return None
@@ -397,7 +397,7 @@ def _plan_tag(
             Part(base.image, None, "the system, CUDA's runtime libraries and cuDNN"),
             _make_tensorflow_part(release, python),
         ),
-        commands=(build_command(release, python, Recipe.CUDA_BASE, request),),
+        commands=(make_build_command(release, python, Recipe.CUDA_BASE, request),),
         reasons=(
             f"{tag.name} is known to exist and has every library that TensorFlow {release.version} opens",
         ),
@@ -457,7 +457,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
         )
     python = request.python or python
     check_python(judgement, compat, release, python)
-    constraints.check_cards(judgement, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
+    constraints.check_gpus(judgement, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
     constraints.check_driver(judgement, compat, release, host, image.recipe.cuda)
     if judgement.reasons:
         return _make_rejected(Recipe.OFFICIAL, release, judgement.reasons)
@@ -499,13 +499,13 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
                 "what TensorFlow was released with, so that nothing newer breaks it",
             ),
         ),
-        commands=(build_command(release, python, Recipe.OFFICIAL, request),),
+        commands=(make_build_command(release, python, Recipe.OFFICIAL, request),),
         reasons=(
             f"{name} has CUDA {image.recipe.cuda} and is the only image left that does. Its tag may be "
             f"deleted: keep a "
             f"copy (docker pull {name}, docker save -o tensorflow.tar {name}); after docker load, --base {name} "
             "builds on it"
-            if versions.numbers(image.recipe.cuda) < (11,)
+            if versions.parse_numbers(image.recipe.cuda) < (11,)
             else f"{name} has CUDA {image.recipe.cuda}, {source_note}",
         ),
         caveats=(*judgement.caveats, *constraints.check_release(release)),
@@ -576,13 +576,13 @@ def _plan_ngc_images(
             cuda_set=None,
             wheels=(),
             parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
-            commands=(build_command(release, image.python, Recipe.NGC, request),),
+            commands=(make_build_command(release, image.python, Recipe.NGC, request),),
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
             caveats=(*judgement.caveats, *constraints.check_release(release)),
         )
 
 
-RECIPES: dict[Recipe, Way] = {
+RECIPES: dict[Recipe, RecipeFunction] = {
     Recipe.PIP_CUDA: _plan_pip_cuda,
     Recipe.OFFICIAL: _plan_official,
     Recipe.CUDA_BASE: _plan_cuda_base,

@@ -76,7 +76,7 @@ def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
     kinds = [
         kind
         for card in host.cards
-        for capability in (card.capability, *card.others)
+        for capability in (card.capability, *card.other_capabilities)
         for kind in [table.find_kind(card.name, capability)]
         if kind is not None
     ]
@@ -167,11 +167,11 @@ def _make_rank_key(
     4. a known size before an unknown one, then the smaller size;
     5. the order of `RECIPES`.
     """
-    preferred_method = Method.CONTAINER if host.engine else Method.PIP
+    preferred_method = Method.CONTAINER if host.has_engine else Method.PIP
     return (
-        option.serious,
+        option.serious_count,
         newest_first.index(option.tensorflow),
-        request.method is None and host.engine is not None and option.method is not preferred_method,
+        request.method is None and host.has_engine is not None and option.method is not preferred_method,
         option.size is None,
         option.size or 0,
         list(RECIPES).index(option.recipe),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.advice import Target
 from tfdoctor.findings import Remedy
-from tfdoctor.fit import Card, Host
+from tfdoctor.fit import Gpu, Host
 from tfdoctor.plan import cpu_fallback
 from tfdoctor.plan.models import Recipe
 from tfdoctor.plan.recipes import find_conda_packages
@@ -32,11 +32,11 @@ class Sheet:
     """The data sheet of one release."""
 
     row: MatrixRow
-    others: tuple[MatrixRow, ...]
+    other_rows: tuple[MatrixRow, ...]
     """The rows of the same version under other package names."""
-    needs: tuple[tuple[str, str], ...]
+    requirements: tuple[tuple[str, str], ...]
     """(name, requirement) pairs, in the order in which they are displayed."""
-    steps: tuple[Remedy, ...]
+    remedies: tuple[Remedy, ...]
     """Alternative installations, best first. Each of them is complete."""
 
 
@@ -229,7 +229,7 @@ def _make_pip_remedy(target: Target, release: Release, python: str | None) -> Re
     source = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
     text = f"On Linux, with Python {chosen_python} and the CUDA libraries from {source}."
     text += _describe_python_source(target.compat, chosen_python)
-    return advice.install_release(target, release, text, chosen_python)
+    return advice.make_release_remedy(target, release, text, chosen_python)
 
 
 def _make_windows_remedy(target: Target, release: Release, python: str | None) -> Remedy:
@@ -237,7 +237,10 @@ def _make_windows_remedy(target: Target, release: Release, python: str | None) -
     chosen_python = python if python in release.windows_pythons else release.windows_pythons[-1]
     requirements = " ".join(
         f'"{text}"'
-        for text in (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
+        for text in (
+            f"{release.package}=={release.version}",
+            *advice.list_companion_pins(target.compat, release),
+        )
     )
     return Remedy(
         f"On Windows, after NVIDIA's installer of CUDA {release.cuda} and cuDNN {release.cudnn}, whose bin "
@@ -262,6 +265,4 @@ def _find_newest_python(target: Target, release: Release) -> str:
 
 def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
     """Return a target with these GPUs and no other properties, whose remedies fit any machine."""
-    return Target(
-        compat, Host(cards=tuple(Card(f"compute capability {text}", text) for text in capabilities))
-    )
+    return Target(compat, Host(cards=tuple(Gpu(f"compute capability {text}", text) for text in capabilities)))

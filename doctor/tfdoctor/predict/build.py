@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.compat.traits import TraitName
     from tfdoctor.facts import Distribution, Facts, TensorFlowFacts
-    from tfdoctor.facts.python import Denied
+    from tfdoctor.facts.python import DeniedPath
 
-DEFAULT_FLOOR = "3.5"
+DEFAULT_MIN_CAPABILITY = "3.5"
 """The compute capability below which TensorFlow ignores a GPU, in every tested release."""
 
 
@@ -44,7 +44,7 @@ class Build:
     driver_libraries: tuple[str, ...]
     cuda: str | None
     cudnn: str | None
-    floor: str
+    min_capability: str
     """The lowest compute capability of a GPU that TensorFlow registers."""
     traits: frozenset[TraitName]
     """Behaviour that distinguishes the build from those of other releases (compat/traits.toml)."""
@@ -55,7 +55,7 @@ class Build:
 
     @property
     def minor(self) -> tuple[int, ...]:
-        return versions.numbers(self.version)[:2] if self.version else ()
+        return versions.parse_numbers(self.version)[:2] if self.version else ()
 
 
 def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
@@ -108,7 +108,7 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and is_exact else None),
-        floor=_get_floor(release, compat),
+        min_capability=_get_floor(release, compat),
         traits=compat.traits_of(version),
     )
 
@@ -119,14 +119,14 @@ def _get_floor(release: Release | None, compat: Compat) -> str:
     This is the measured value, or else for linked builds (1.x) the lowest one that the build has code for.
     """
     if release is None:
-        return DEFAULT_FLOOR
+        return DEFAULT_MIN_CAPABILITY
     linked = compat.registration(release.version).linked
     if release.registration_floor is None and linked and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
-    return release.registration_floor or DEFAULT_FLOOR
+    return release.registration_floor or DEFAULT_MIN_CAPABILITY
 
 
-def dlopen_caller(build: Build) -> str:
+def find_dlopen_caller(build: Build) -> str:
     """Return which object opens the CUDA libraries.
 
     "pywrap" is _pywrap_tensorflow_internal.so, "framework" is libtensorflow_framework.
@@ -160,7 +160,7 @@ def list_installed_builds(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def find_unreadable_package(facts: Facts) -> Denied | None:
+def find_unreadable_package(facts: Facts) -> DeniedPath | None:
     """Return the first part of TensorFlow, or of a package that it imports, that this user may not read.
 
     None if there is none or if it is unknown. An unreadable site-packages folder counts only if no TensorFlow

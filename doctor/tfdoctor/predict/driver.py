@@ -25,15 +25,15 @@ INIT_CAUSES = {
 """Root causes by result of cuInit. Any other result counts as CUDA_ERROR_UNKNOWN."""
 
 
-def find_missing_driver_cause(facts: Facts, failed: Resolution) -> Cause:
-    """Return why libcuda.so.1 cannot be opened. `failed` is its resolution."""
+def find_missing_driver_cause(facts: Facts, resolution: Resolution) -> Cause:
+    """Return why libcuda.so.1 cannot be opened. `resolution` is its resolution."""
     if facts.machine.wsl and (
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
         return Cause.WSL_LIBCUDA
-    if list_forbidden_files(failed, elsewhere=True):
+    if list_forbidden_files(resolution, elsewhere=True):
         return Cause.NOT_PERMITTED
-    if failed.path or list_driver_files(facts):
+    if resolution.path or list_driver_files(facts):
         # The file exists, but the loader rejects it or does not search its folder.
         return Cause.NO_DRIVER
     if facts.machine.container and host_has_gpu(facts):
@@ -91,7 +91,7 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
     if driver.init in (803, 804):
         # Both codes mean that user space and kernel module do not match; 804 is the result on a GeForce. The path
         # of the loaded file distinguishes cuda-compat from an update without a restart.
-        if is_compat(facts, driver):
+        if is_cuda_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
         return Cause.DRIVER_LIB_MISMATCH if find_kernel_mismatch(facts) else cause
     if cause is not Cause.DRIVER_INIT_UNKNOWN:
@@ -105,7 +105,7 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
     return cause
 
 
-def is_compat(facts: Facts, driver: CudaDriver) -> bool:
+def is_cuda_compat(facts: Facts, driver: CudaDriver) -> bool:
     """Return whether the loaded libcuda belongs to cuda-compat, even if a container runtime links to it."""
     path = driver.path or ""
     name = path.rpartition("/")[2]

@@ -6,16 +6,16 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC_ERROR, TENSORFLOW_DISTRIBUTIONS, value_of
-from tfdoctor.facts.imports import Rehearsed
+from tfdoctor.facts.imports import ImportResult
 from tfdoctor.findings import Cause
 from tfdoctor.predict.rehearsal import (
     KERAS_GENERATED_SOURCE,
     ODD_DIFFERENCES,
     REAL_DIFFERENCES,
-    distribution_of,
+    find_module_distribution,
     get_import_table,
     list_unmet,
-    parse_required,
+    parse_required_name,
 )
 from tfdoctor.predict.requirements import normalize_name
 from tfdoctor.predict.shadowing import find_leader, find_leading_package, get_path_folder
@@ -44,10 +44,10 @@ __all__ = [
 class ImportFailure:
     """A module that makes `import tensorflow` fail."""
 
-    rehearsed: Rehearsed
+    rehearsed: ImportResult
     package: str
     """The distribution to blame, which raised the error or is missing."""
-    missing: bool
+    is_missing: bool
     """True if the distribution, or a module that it needs, is missing."""
     shadow: str = ""
     """The file that was imported instead; "" if there is none."""
@@ -55,7 +55,7 @@ class ImportFailure:
     """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's one; "" if no library is involved."""
     damage: tuple[FileDifference, ...] = ()
     """Files of the distribution that differ from its RECORD."""
-    fatal: bool = True
+    is_fatal: bool = True
     """False if `import tensorflow` works and only tf.keras fails."""
 
 
@@ -83,7 +83,7 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     # Several modules may belong to one package or be hidden by one file: report each once.
     shadowed_packages = {failure.package for failure in candidates if failure.shadow}
     by_reason: dict[str, ImportFailure] = {}
-    for failure in sorted(candidates, key=lambda failure: not failure.fatal):
+    for failure in sorted(candidates, key=lambda failure: not failure.is_fatal):
         if failure.shadow or failure.package not in shadowed_packages:  # the shadowing file caused the rest
             by_reason.setdefault(failure.shadow or failure.package, failure)
     reported = list(by_reason.values())
@@ -93,9 +93,9 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
         direct = [
             failure
             for failure in reported
-            if failure.shadow or failure.missing or failure.package in suspects
+            if failure.shadow or failure.is_missing or failure.package in suspects
         ]
-        if any(failure.fatal for failure in direct):
+        if any(failure.is_fatal for failure in direct):
             reported = direct
     return tuple(reported)
 
@@ -129,9 +129,9 @@ def _iter_working_folder_failures(
 ) -> Iterator[ImportFailure]:
     """Yield a failure for each module of the working folder that hides one of TensorFlow's modules."""
     for shadow in _iter_working_folder_shadows(facts, python, table, rehearsal):
-        package = distribution_of(shadow.name)
+        package = find_module_distribution(shadow.name)
         if find_working_folder_copy(python, package) is None:
-            yield ImportFailure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
+            yield ImportFailure(ImportResult(shadow.name), package, is_missing=False, shadow=shadow.taken)
 
 
 def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
@@ -141,15 +141,15 @@ def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ..
     if python is None or table is None:
         return ()
     shadows = _iter_working_folder_shadows(facts, python, table, value_of(facts.rehearsal))
-    copies = (find_working_folder_copy(python, distribution_of(shadow.name)) for shadow in shadows)
+    copies = (find_working_folder_copy(python, find_module_distribution(shadow.name)) for shadow in shadows)
     return tuple(copy for copy in copies if copy is not None)
 
 
 def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
     """Return the distributions whose rehearsed modules were all imported successfully."""
     modules = rehearsal.modules if rehearsal is not None else ()
-    failed = {distribution_of(module.name) for module in modules if not module.ok}
-    return {distribution_of(module.name) for module in modules if module.ok} - failed
+    failed = {find_module_distribution(module.name) for module in modules if not module.ok}
+    return {find_module_distribution(module.name) for module in modules if module.ok} - failed
 
 
 def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
@@ -158,7 +158,9 @@ def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
     In that case it does not help to reinstall packages.
     """
     leading_package = (
-        find_leading_package(facts, failure.package) if not failure.shadow and not failure.missing else None
+        find_leading_package(facts, failure.package)
+        if not failure.shadow and not failure.is_missing
+        else None
     )
     if leading_package is None:
         return failure
@@ -178,12 +180,12 @@ def _iter_missing_packages(python: PythonFacts, table: Imported) -> Iterator[Imp
         return  # a planned environment, whose distributions have no metadata
     for name in table.must:
         package = normalize_name(name)
-        if python.distribution(package) is None and name not in python.modules:
+        if python.find_distribution(package) is None and name not in python.modules:
             error = f"No module named {name!r}"
             yield ImportFailure(
-                Rehearsed(name, error, "ModuleNotFoundError", import_error=True, not_found=name),
+                ImportResult(name, error, "ModuleNotFoundError", import_error=True, not_found=name),
                 package,
-                missing=True,
+                is_missing=True,
             )
 
 
@@ -234,9 +236,9 @@ def _iter_keras_failures(
             continue
         failure = _make_failure(python, rehearsal, module, fatal=is_fatal)
         # The package to install is unknown: blame the one that raised the error.
-        if failure.missing and failure.package not in _list_deviating(rehearsal):
+        if failure.is_missing and failure.package not in _list_deviating(rehearsal):
             raiser = _find_raiser(python, rehearsal, module)
-            failure = dataclasses.replace(failure, package=raiser, missing=False)
+            failure = dataclasses.replace(failure, package=raiser, is_missing=False)
         # Otherwise only the last module decides whether tf.keras works.
         is_certain = _is_keras_error_certain(module) and (is_fatal or is_last)
         is_keras_itself = failure.package in ("keras", "tf-keras") and not failure.damage and not is_certain
@@ -244,12 +246,12 @@ def _iter_keras_failures(
             yield failure
 
 
-def _is_keras_error_certain(module: Rehearsed) -> bool:
+def _is_keras_error_certain(module: ImportResult) -> bool:
     """Return whether the stand-in for TensorFlow cannot have caused an error of Keras."""
     return module.import_error or (module.attribute_error and module.error.startswith("module '"))
 
 
-def _add_missing_file_error(module: Rehearsed) -> Rehearsed:
+def _add_missing_file_error(module: ImportResult) -> ImportResult:
     """Return the module, with an error added if it is a folder without `__init__` and therefore has no file.
 
     Python can import such a folder, but TensorFlow needs the file of these modules to extend its path.
@@ -266,15 +268,15 @@ def _add_missing_file_error(module: Rehearsed) -> Rehearsed:
 
 
 def _make_failure(
-    python: PythonFacts, rehearsal: RehearsalFacts, module: Rehearsed, *, fatal: bool
+    python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult, *, fatal: bool
 ) -> ImportFailure:
     """Return the failure of a module, with the package to blame and the reason."""
     is_missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
     if is_missing:
         # Python reports only the first missing part, for example "google" for google.protobuf.
         missing_module = module.name if module.name.startswith(f"{module.not_found}.") else module.not_found
-        package = distribution_of(missing_module)
-        installed = python.distribution(package)
+        package = find_module_distribution(missing_module)
+        installed = python.find_distribution(package)
         # A module of an installed package is missing: that package or the importing one is to blame.
         if installed is not None and "." in module.not_found:
             is_missing = False
@@ -282,7 +284,9 @@ def _make_failure(
             is_missing = False  # setuptools provides it, and hides its own import errors
             suspects = _list_refused(python) or _list_deviating(rehearsal)
             required_suspects = (
-                name for line in installed.requires if (name := parse_required(line, extras=True)) in suspects
+                name
+                for line in installed.requires
+                if (name := parse_required_name(line, extras=True)) in suspects
             )
             package = package if package in suspects else next(required_suspects, package)
     else:
@@ -316,7 +320,7 @@ def _make_failure(
         ),
         "",
     )
-    distribution = python.distribution(package)
+    distribution = python.find_distribution(package)
     local_copy = find_working_folder_copy(python, package)
     if not shadow and local_copy is not None:
         shadow = f"{local_copy.location}/{_get_top_module(package)}"
@@ -335,7 +339,7 @@ def _is_in(path: str, parent: str) -> bool:
 
 def find_working_folder_copy(python: PythonFacts, package: str) -> Distribution | None:
     """Return a package if it is installed in a folder that is not on Python's own path; otherwise None."""
-    distribution = python.distribution(package)
+    distribution = python.find_distribution(package)
     return (
         distribution
         if distribution is not None and python.sys_path and distribution.location not in python.sys_path
@@ -375,12 +379,12 @@ LOADER_ERROR_PHRASES = (
 """Phrases in loader errors about a library."""
 
 
-def _list_files(module: Rehearsed) -> tuple[str, ...]:
+def _list_files(module: ImportResult) -> tuple[str, ...]:
     """Return the file of a module, its top-level package and the files in the traceback, the innermost first."""
     return tuple(path for path in (module.file, module.top, *reversed(module.frames)) if path)
 
 
-def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehearsed) -> str:
+def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult) -> str:
     """Return the distribution to blame for an error, from those whose files are in the traceback.
 
     A distribution whose version does not meet a requirement is preferred, then one that differs from a working
@@ -392,7 +396,7 @@ def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehears
         name = find_file_distribution(python, path)
         if name is not None and name not in involved:
             involved.append(name)
-    involved.append(distribution_of(module.name))
+    involved.append(find_module_distribution(module.name))
     refused, deviating = _list_refused(python), _list_deviating(rehearsal)
     for suspects in (refused, deviating, {*involved} - {"numpy"}):
         blamed = next((name for name in involved if name in suspects), None)
@@ -403,7 +407,7 @@ def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehears
 
 def _list_refused(python: PythonFacts) -> set[str]:
     """Return the installed packages whose version does not meet a requirement."""
-    return {missing.package for missing in list_unmet(python) if missing.have is not None}
+    return {missing.package for missing in list_unmet(python) if missing.installed_version is not None}
 
 
 def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
@@ -413,7 +417,7 @@ def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
 
 def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]) -> str:
     """Return the package if it is in `suspects`, or else its first requirement that is, or else the package."""
-    distribution = python.distribution(name)
+    distribution = python.find_distribution(name)
     if name in suspects or distribution is None:
         return name
     return (
@@ -421,7 +425,7 @@ def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]
             (
                 requirement
                 for line in distribution.requires
-                if (requirement := parse_required(line)) in suspects
+                if (requirement := parse_required_name(line)) in suspects
             ),
             None,
         )
@@ -434,8 +438,8 @@ def find_file_distribution(python: PythonFacts, path: str) -> str | None:
     for folder in python.sys_path:
         root = f"{folder.rstrip('/')}/"
         if len(root) > 1 and path.startswith(root):
-            name = distribution_of(path[len(root) :].replace("/", ".").removesuffix(".py"))
-            if name not in TENSORFLOW_DISTRIBUTIONS and python.distribution(name) is not None:
+            name = find_module_distribution(path[len(root) :].replace("/", ".").removesuffix(".py"))
+            if name not in TENSORFLOW_DISTRIBUTIONS and python.find_distribution(name) is not None:
                 return name
     return None
 
@@ -445,7 +449,7 @@ def find_own_damage(
 ) -> tuple[FileDifference, ...]:
     """Return the TensorFlow files that the import loads and that differ from their RECORD entry."""
     table = get_import_table(tensorflow, compat)
-    distribution = python.distribution(tensorflow.distribution or "")
+    distribution = python.find_distribution(tensorflow.distribution or "")
     if distribution is None:
         return ()
     unused = table.idle if table is not None else frozenset()

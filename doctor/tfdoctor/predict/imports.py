@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.compat.companions import Companion
-    from tfdoctor.facts import Facts, Instead, PythonFacts, TensorFlowFacts
+    from tfdoctor.facts import Facts, PythonFacts, ReplacedLibrary, TensorFlowFacts
     from tfdoctor.predict.build import Build
     from tfdoctor.predict.failures import ImportFailure
 
@@ -97,12 +97,14 @@ def is_tensorflow_shadowed(tensorflow: TensorFlowFacts) -> bool:
 def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
     """Return the cause and a sentence if a plugin in tensorflow-plugins/ cannot be loaded, which stops the import."""
     loader = value_of(facts.loader)
-    failed = (
+    resolution = (
         next((plugin for plugin in loader.plugins if not plugin.ok), None) if loader is not None else None
     )
-    if failed is None:
+    if resolution is None:
         return None
-    return choose_plugin_cause(failed), f"The plugin {failed.soname} does not load: {failed.error}"
+    return choose_plugin_cause(
+        resolution
+    ), f"The plugin {resolution.soname} does not load: {resolution.error}"
 
 
 def choose_plugin_cause(failed: Resolution) -> Cause:
@@ -125,9 +127,9 @@ BACKEND_VARIABLE = "KERAS_BACKEND"
 """The environment variable that selects the backend of Keras 3."""
 
 
-def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
+def get_keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
     """Return the backend that KERAS_BACKEND selects; "" if it is unset or this Keras ignores it."""
-    keras = python.versions_installed().get("keras", "") if python is not None else ""
+    keras = python.list_installed_versions().get("keras", "") if python is not None else ""
     is_keras_3 = versions.is_version(keras) and versions.is_at_least(keras, "3")
     return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has("keras-3") else ""
 
@@ -145,7 +147,7 @@ def find_stopping_variable(
     raises_warnings = any(entry.strip() == "error" for entry in warnings.split(","))
     if raises_warnings and versions.satisfies(build.version, compat.flags.warnings):
         return "PYTHONWARNINGS", "PYTHONWARNINGS turns warnings into errors, and the import raises warnings."
-    backend = keras_backend(python, build, variables)
+    backend = get_keras_backend(python, build, variables)
     if backend and backend not in compat.flags.keras_backends:
         return (
             BACKEND_VARIABLE,
@@ -174,7 +176,7 @@ def find_broken_companions(
     if python is None or not python.distributions or tensorflow.conda_build:
         return ()
     companions = compat.find_breaking(
-        build.version, python.versions_installed(), facts.environment.variables, absent=python.absent
+        build.version, python.list_installed_versions(), facts.environment.variables, absent=python.absent
     )
     imported = list_imported(value_of(facts.rehearsal))
     return tuple(
@@ -192,10 +194,10 @@ def _find_companion_failure(
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
-    rehearsed = next((failure for failure in list_import_failures(facts, compat) if failure.fatal), None)
+    rehearsed = next((failure for failure in list_import_failures(facts, compat) if failure.is_fatal), None)
     for companion in find_broken_companions(facts, tensorflow, build, compat):
         if companion.effect == "import":
-            version = python.versions_installed().get(companion.package)
+            version = python.list_installed_versions().get(companion.package)
             if version is None and rehearsed is not None:
                 continue
             label = f"{companion.package} {version}" if version is not None else f"no {companion.package}"
@@ -226,13 +228,13 @@ def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] 
     ), f"import tensorflow fails with {module.name}: {module.error_type}: {module.error}"
 
 
-def find_foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
+def find_foreign_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedLibrary | None:
     """Return the libstdc++ that LD_LIBRARY_PATH or LD_PRELOAD puts first if it lacks symbols; otherwise None.
 
     The loader accepts a library without symbol versions, and reports missing symbols later.
     """
     loader = value_of(facts.loader)
-    if loader is None or "undefined symbol" not in failed.error:
+    if loader is None or "undefined symbol" not in resolution.error:
         return None
     successful_attempts = (attempt for attempt in loader.without if not attempt.import_needs)
     return next(
@@ -264,16 +266,20 @@ def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tup
     return choose_object_cause(failed), failed.error
 
 
-def choose_object_cause(failed: Resolution) -> Cause:
+def choose_object_cause(resolution: Resolution) -> Cause:
     """Return why one of TensorFlow's own objects cannot be loaded.
 
     The cause is a damaged file if loading crashes, if another TensorFlow object is missing or if the loader stops
     at a damaged file. Otherwise it is inconclusive.
     """
-    is_own_missing = any("tensorflow" in name.rpartition("/")[2] for name in failed.really_missing)
-    return Cause.DAMAGED_FILE if failed.crash or is_own_missing or is_damaged(failed) else Cause.INCONCLUSIVE
+    is_own_missing = any("tensorflow" in name.rpartition("/")[2] for name in resolution.really_missing)
+    return (
+        Cause.DAMAGED_FILE
+        if resolution.crash or is_own_missing or stops_at_damaged_file(resolution)
+        else Cause.INCONCLUSIVE
+    )
 
 
-def is_damaged(failed: Resolution) -> bool:
+def stops_at_damaged_file(resolution: Resolution) -> bool:
     """Return whether the loader stops at a file that is not a complete library."""
-    return any(tried.problem and failed.error.startswith(f"{tried.path}: ") for tried in failed.tried)
+    return any(tried.problem and resolution.error.startswith(f"{tried.path}: ") for tried in resolution.tried)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR, Resolution, Tried, value_of
+from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, LoadAttempt, Resolution, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.records import dataclass
 
@@ -74,13 +74,15 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     )
 
 
-def list_unusable_files(resolution: Resolution) -> list[Tried]:
+def list_unusable_files(resolution: Resolution) -> list[LoadAttempt]:
     """Return the files that the loader found for the library but could not use.
 
     Files that it may not access are omitted.
     """
     return [
-        tried for tried in resolution.tried if tried.problem and tried.problem not in (FOLDER_CLOSED, DENIED)
+        tried
+        for tried in resolution.tried
+        if tried.problem and tried.problem not in (FOLDER_DENIED, PERMISSION_DENIED)
     ]
 
 
@@ -156,7 +158,7 @@ WHEEL_FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrt
 """Folders of NVIDIA's wheels by library, if their name cannot be derived from that of the library."""
 
 
-def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
+def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[LoadAttempt, ...]:
     """Return the files that exist but cannot be used because of their permissions.
 
     An unreadable folder counts if it is the folder of this library's wheel. Any other unreadable folder counts
@@ -168,8 +170,8 @@ def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> 
         for tried in resolution.tried
         if tried.path.rpartition("/")[2] in missing
         and (
-            tried.problem in (DENIED, NOEXEC_ERROR)
-            or (tried.problem == FOLDER_CLOSED and _can_contain(tried.path, elsewhere))
+            tried.problem in (PERMISSION_DENIED, NOEXEC_ERROR)
+            or (tried.problem == FOLDER_DENIED and _can_contain(tried.path, elsewhere))
         )
     )
 

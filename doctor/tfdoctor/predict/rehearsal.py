@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat.locks import choose_locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
-from tfdoctor.facts.imports import Oddity
+from tfdoctor.facts.imports import RehearsalReason
 from tfdoctor.predict.requirements import format_requirement, is_met, normalize_name, parse_requirement_line
 from tfdoctor.records import dataclass
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Distribution, PythonFacts, TensorFlowFacts
 
 __all__ = [
-    "LEGACY_KERAS",
+    "LEGACY_KERAS_VARIABLE",
     "MODULES_BY_VARIABLE",
     "ODD_DIFFERENCES",
     "REAL_DIFFERENCES",
     "RehearsalPlan",
     "UnmetRequirement",
-    "distribution_of",
+    "find_module_distribution",
     "find_tested_version",
     "get_import_table",
     "list_removed_standard",
     "list_unmet",
-    "parse_required",
+    "parse_required_name",
     "plan_rehearsal",
     "uses_legacy_keras",
 ]
@@ -67,7 +67,7 @@ class RehearsalPlan:
     """Modules in TensorFlow's order, each with the attributes that TensorFlow takes from it."""
     sources: tuple[str, ...]
     """Paths of the generated protobuf sources to execute."""
-    oddities: tuple[Oddity, ...]
+    oddities: tuple[RehearsalReason, ...]
     """The differences from an environment in which the import works."""
     keras: tuple[str, ...] = ()
     """Keras modules that TensorFlow loads. They are imported with a stand-in for TensorFlow."""
@@ -77,12 +77,12 @@ class RehearsalPlan:
 class UnmetRequirement:
     """A requirement that is not met."""
 
-    by: str
+    required_by: str
     """The distribution that has the requirement, such as "tensorflow"."""
     requirement: str
     """The requirement as text, such as "ml-dtypes<1.0.0,>=0.5.1"."""
     package: str
-    have: str | None
+    installed_version: str | None
     """The installed version; None if it is not installed."""
 
 
@@ -128,7 +128,10 @@ def plan_rehearsal(
         *table.tried,
         *(module for family_modules in table.family.values() for module in family_modules),
     ):
-        if distribution_of(name) in to_import and python.distribution(distribution_of(name)) is not None:
+        if (
+            find_module_distribution(name) in to_import
+            and python.find_distribution(find_module_distribution(name)) is not None
+        ):
             modules.setdefault(name, ())
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
     return RehearsalPlan(
@@ -136,13 +139,13 @@ def plan_rehearsal(
     )
 
 
-LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
 """The environment variable that selects tf_keras."""
 
 
 def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
     """Return whether the variables configure this release to use tf_keras."""
-    is_enabled = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
+    is_enabled = variables.get(LEGACY_KERAS_VARIABLE, "").lower() in ("1", "true")
     return is_enabled and version is not None and compat.has(version, "legacy-keras-variable")
 
 
@@ -165,13 +168,13 @@ def _list_keras_modules(
     is_legacy = uses_legacy_keras(variables, version, compat)
     installed = _map_installed(python)
     keras = "tf-keras" if is_legacy else "keras"
-    family_packages = {distribution_of(module) for module in table.family["keras"]}
+    family_packages = {find_module_distribution(module) for module in table.family["keras"]}
     keras_packages = _list_closure(installed, {keras, *family_packages}) - {
-        distribution_of(name) for name in table.needs
+        find_module_distribution(name) for name in table.needs
     }
     known_sets = _list_tested_sets(python, tensorflow, table, compat)
     suspects = {missing.package for missing in list_unmet(python)}
-    suspects |= {distribution_of(shadow.name) for shadow in python.shadows}
+    suspects |= {find_module_distribution(shadow.name) for shadow in python.shadows}
     if keras not in installed or not any(
         name in suspects
         or any(difference.what in REAL_DIFFERENCES for difference in installed[name].differs)
@@ -207,7 +210,7 @@ def _iter_generated_sources(
 ) -> Iterator[str]:
     """Yield the paths of generated sources that need only protobuf. One source per package is enough."""
     yield f"{tensorflow.core_dir}/{GENERATED_SOURCE}"
-    keras = python.distribution("keras")
+    keras = python.find_distribution("keras")
     if "keras" in table.family and keras is not None:
         yield f"{keras.location}/{KERAS_GENERATED_SOURCE}"
 
@@ -235,7 +238,7 @@ def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ..
     return tuple(name for name in table.standard if name.partition(".")[0] == "distutils")
 
 
-def distribution_of(module: str) -> str:
+def find_module_distribution(module: str) -> str:
     """Return the distribution that contains a module, for example "protobuf" for "google.protobuf.message"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
@@ -249,15 +252,17 @@ def _iter_oddities(
     table: Imported,
     compat: Compat,
     extra_packages: set[str],
-) -> Iterator[Oddity]:
+) -> Iterator[RehearsalReason]:
     """Yield the differences from an environment in which the import works. Some may be repeated.
 
     `extra_packages` are packages that the import needs although they are not in the table.
     """
     installed = _map_installed(python)
-    needed = {distribution_of(name) for name in (*table.needs, *list_removed_standard(python, table))}
+    needed = {
+        find_module_distribution(name) for name in (*table.needs, *list_removed_standard(python, table))
+    }
     optional = {
-        distribution_of(name)
+        find_module_distribution(name)
         for name in (*table.tried, *(member for members in table.family.values() for member in members))
     }
     family = {normalize_name(name) for name in (*table.family, *table.must)}
@@ -267,20 +272,24 @@ def _iter_oddities(
         distribution = installed.get(name)
         if distribution is None:
             if name in needed:
-                yield Oddity(name, f"{name} is not registered here")
+                yield RehearsalReason(name, f"{name} is not registered here")
             continue
         if tested_versions.get(name) != distribution.version:
-            yield Oddity(name, f"{name} {distribution.version} is not a version whose import was tested")
+            yield RehearsalReason(
+                name, f"{name} {distribution.version} is not a version whose import was tested"
+            )
         elif any(difference.what in ODD_DIFFERENCES for difference in distribution.differs):
-            yield Oddity(name, f"files of {name} {distribution.version} are not as it was installed with")
+            yield RehearsalReason(
+                name, f"files of {name} {distribution.version} are not as it was installed with"
+            )
     for missing in list_unmet(python):
-        if missing.package in {*relevant, *needed} or missing.by in relevant:
-            yield Oddity(
+        if missing.package in {*relevant, *needed} or missing.required_by in relevant:
+            yield RehearsalReason(
                 missing.package,
-                f"{missing.by} asks for {missing.requirement}, and {missing.have or 'nothing'} is there",
+                f"{missing.required_by} asks for {missing.requirement}, and {missing.installed_version or 'nothing'} is there",
             )
     for path in python.carried:
-        yield Oddity(path, f"{path} is found before the system's own library of that name")
+        yield RehearsalReason(path, f"{path} is found before the system's own library of that name")
     top_modules = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
     top_modules |= {
         member.partition(".")[0] for modules in table.family.values() for member in modules
@@ -288,16 +297,18 @@ def _iter_oddities(
     top_modules |= {name.partition(".")[0] for name in table.standard}
     for shadow in python.shadows:
         if shadow.name in top_modules:
-            module = shadow.name if shadow.name in table.shadowable else distribution_of(shadow.name)
+            module = shadow.name if shadow.name in table.shadowable else find_module_distribution(shadow.name)
             module = "protobuf" if shadow.name == "google" else module
-            yield Oddity(module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}")
+            yield RehearsalReason(
+                module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}"
+            )
 
 
-def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[Oddity]:
+def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[RehearsalReason]:
     """Yield the environment variables that change how Python or a package behaves during the import."""
     for name, module in MODULES_BY_VARIABLE.items():
         if variables.get(name):
-            yield Oddity(module, f"{name} is set to {variables[name]!r}")
+            yield RehearsalReason(module, f"{name} is set to {variables[name]!r}")
 
 
 MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
@@ -320,13 +331,13 @@ def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set
             continue
         closure.add(name)
         pending += [
-            required for line in distribution.requires if (required := parse_required(line)) is not None
+            required for line in distribution.requires if (required := parse_required_name(line)) is not None
         ]
     return closure
 
 
 @lru_cache(maxsize=4096)
-def parse_required(line: str, *, extras: bool = False) -> str | None:
+def parse_required_name(line: str, *, extras: bool = False) -> str | None:
     """Return the package name in a requirement; None if it is invalid, or for an extra unless `extras` is true."""
     if not extras and "extra" in line.partition(";")[2]:
         return None
@@ -342,7 +353,7 @@ def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
             distribution.name
             for distribution in python.distributions
             if distribution.name not in dependents
-            and any(parse_required(line) in dependents for line in distribution.requires)
+            and any(parse_required_name(line) in dependents for line in distribution.requires)
         }
         if not additional:
             return dependents

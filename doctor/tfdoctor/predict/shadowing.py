@@ -72,7 +72,7 @@ def find_leading_package(facts: Facts, package: str) -> Distribution | None:
     None if it does not. None also if TensorFlow is in the same folder, because then that folder is the environment.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-    distribution = python.distribution(package) if python is not None else None
+    distribution = python.find_distribution(package) if python is not None else None
     if distribution is None or tensorflow is None:
         return None
     folder = posixpath.normpath(distribution.location)

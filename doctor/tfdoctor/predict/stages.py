@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Unknown, value_of
-from tfdoctor.facts.python import Unusable
+from tfdoctor.facts.python import UnusablePython
 from tfdoctor.findings import Cause, Prediction
 from tfdoctor.predict.build import (
     Build,
@@ -74,83 +74,93 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     missing = list_missing_libraries(facts, build)
     reasons: list[str] = []
 
-    def shut(cause: Cause, reason: str, import_ok: bool | None = True) -> Prediction:
+    def make_failed(cause: Cause, reason: str, import_ok: bool | None = True) -> Prediction:
         return Prediction(False, 0, missing, cause, import_ok, (*reasons, reason))
 
-    def unknown(reason: str, import_ok: bool | None = True) -> Prediction:
+    def make_unknown(reason: str, import_ok: bool | None = True) -> Prediction:
         return Prediction(None, None, missing, None, import_ok, (*reasons, reason))
 
     if build.rocm:
-        return unknown("This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None)
+        return make_unknown(
+            "This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None
+        )
     failure = find_import_failure(facts, tensorflow, build, compat)
     if failure is not None:
-        return shut(failure[0], failure[1], import_ok=False)
+        return make_failed(failure[0], failure[1], import_ok=False)
     if build.gpu is False:
         cause = _get_cpu_cause(facts, tensorflow, build)
-        return shut(
+        return make_failed(
             cause,
             "This build of TensorFlow has no GPU code.",
             import_ok=not explain_unknown_import(facts, tensorflow, compat) or None,
         )
     unknown_reason = explain_unknown_import(facts, tensorflow, compat)
     if unknown_reason:
-        return unknown(unknown_reason, None)
+        return make_unknown(unknown_reason, None)
     reasons.append("import tensorflow: no problems found.")
     unknown_flags_reason = explain_unknown_flags(build, facts.environment.variables, compat)
     if unknown_flags_reason:
         return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, unknown_flags_reason))
     if build.gpu is None or not build.required:
-        return unknown("What this build needs of CUDA could not be determined from its files.")
+        return make_unknown("What this build needs of CUDA could not be determined from its files.")
     loader = value_of(facts.loader)
     if loader is None:
-        return unknown(f"The loader could not be followed: {_get_reason(facts.loader)}")
+        return make_unknown(f"The loader could not be followed: {_get_reason(facts.loader)}")
 
     libcuda = loader.resolution("libcuda.so.1")
     if libcuda is not None and not libcuda.ok:
-        return shut(find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}")
+        return make_failed(
+            find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}"
+        )
     driver = value_of(facts.driver.cuda)
     if driver is None:
-        return unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
+        return make_unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
     devices = check_driver_stage(facts, driver)
     if isinstance(devices, tuple):
-        return shut(*devices)
+        return make_failed(*devices)
     if devices is None:
-        return unknown("The driver gave no usable answer.")
+        return make_unknown("The driver gave no usable answer.")
     reasons.append(f"The driver shows {devices} device{'s' * (devices != 1)}.")
 
     nvml = loader.resolution("libnvidia-ml.so.1") if "libnvidia-ml.so.1" in build.driver_libraries else None
     if nvml is not None and not nvml.ok:
-        return shut(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml.error}")
+        return make_failed(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml.error}")
     nvml_facts = value_of(facts.driver.nvml)
     if nvml is not None and nvml_facts is not None and nvml_facts.loaded and nvml_facts.init:
         cause = Cause.CONTAINER_NVML_LOST if has_lost_nvml(facts) else Cause.NVML_MISSING
         if nvml_facts.init == NVML_VERSION_MISMATCH:
             cause = Cause.DRIVER_LIB_MISMATCH
-        return shut(cause, f"nvmlInit fails: {nvml_facts.init_error or 'unknown error'} ({nvml_facts.init}).")
+        return make_failed(
+            cause, f"nvmlInit fails: {nvml_facts.init_error or 'unknown error'} ({nvml_facts.init})."
+        )
     if missing:
-        return shut(choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}.")
+        return make_failed(
+            choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}."
+        )
     reasons.append("The loader gives it every library.")
 
     variables = facts.environment.variables
     disabled_types = explain_disabled_types(build, variables)
     if disabled_types:
-        return shut(Cause.HIDDEN_BY_ENV, disabled_types)
+        return make_failed(Cause.HIDDEN_BY_ENV, disabled_types)
     failed = [device.attribute_error for device in driver.devices if device.attribute_error is not None]
     if failed and build.has("attributes-queried"):
-        return shut(
+        return make_failed(
             Cause.DRIVER_INIT_UNKNOWN, f"The driver's attributes cannot be queried (error {failed[0]})."
         )
     usable_devices = select_registered_devices(driver.devices, build, variables)
     if not usable_devices and select_registered_devices(driver.devices, build, {}):
-        return shut(Cause.HIDDEN_BY_ENV, "TF_MIN_GPU_MULTIPROCESSOR_COUNT leaves every device out.")
+        return make_failed(Cause.HIDDEN_BY_ENV, "TF_MIN_GPU_MULTIPROCESSOR_COUNT leaves every device out.")
     if not usable_devices:
-        return shut(Cause.GPU_TOO_OLD, f"No device has compute capability {build.floor} or higher.")
+        return make_failed(
+            Cause.GPU_TOO_OLD, f"No device has compute capability {build.min_capability} or higher."
+        )
     return Prediction(True, len(usable_devices), (), None, True, tuple(reasons))
 
 
 def _explain_missing_tensorflow(facts: Facts) -> tuple[Cause, str] | None:
     """Return why this Python cannot run or cannot import any TensorFlow, as a cause and a sentence; None if it can."""
-    if isinstance(facts.python, Unusable) and facts.python.trouble is not None:
+    if isinstance(facts.python, UnusablePython) and facts.python.trouble is not None:
         trouble = facts.python.trouble
         if trouble.ended and trouble.kind != "rubbish":
             cause = Cause.NOT_PERMITTED if trouble.kind == "denied" else Cause.PYTHON_UNUSABLE
@@ -228,7 +238,8 @@ def select_registered_devices(
     supported = [
         device
         for device in devices
-        if device.compute_capability is None or versions.is_at_least(device.compute_capability, build.floor)
+        if device.compute_capability is None
+        or versions.is_at_least(device.compute_capability, build.min_capability)
     ]
     counts = [device.multiprocessors for device in devices if device.multiprocessors]
     minimum = min(DEFAULT_MIN_MULTIPROCESSORS, max(counts, default=DEFAULT_MIN_MULTIPROCESSORS))

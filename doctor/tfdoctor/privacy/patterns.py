@@ -21,7 +21,7 @@ PLACEHOLDER = re.compile(
 PLAIN_USER = re.compile(r"(?i)(?:/home\d{0,2}/|[/\\]Users[/\\]{1,2})user(?![\w.-])")
 """Home folder of a user whose name really is `user`."""
 
-GENERIC = frozenset(
+GENERIC_NAMES = frozenset(
     """
     user users host ip mac email secret serial name process id none null true false unknown default local localhost
     localdomain localhost.localdomain root admin administrator ubuntu debian fedora centos rocky arch nvidia ec2-user
@@ -50,7 +50,7 @@ PUBLIC_DOMAINS = (
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """One component of a path."""
-HOMES = (
+USER_PATTERNS = (
     re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),
     re.compile(rf"(?<![\w.-])/l?scratch/({_PART})"),
     re.compile(
@@ -77,7 +77,7 @@ NAME_KEY = re.compile(
     r"|namespace|job_?account|account|(?:io\.kubernetes\.)?pod[._-]namespace)"
 )
 """Key of a field whose value is the name of a pod, container, job, account or project."""
-NAMES = (
+NAME_PATTERNS = (
     re.compile(r"/(?:var/log/)?pods/([a-z0-9][a-z0-9-]{0,62})_([a-z0-9][a-z0-9.-]{0,252})_[0-9a-f]{8}-"),
     re.compile(
         r"(?i)\b(?:pod|namespace|container|account|job|slurm_job_account|slurm_job_name)[_ ]?name(?:space)?"
@@ -98,9 +98,9 @@ HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 HOST_KEY = re.compile(
     r"(?i)(?:host|host_?name|node|node_?name|fqdn|domain|domain_?name|server|server_?name|computer_?name)"
 )
-CLUSTER = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
+TF_CONFIG_TASK = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
 """Task of TF_CONFIG, such as "worker-0.example:2222"."""
-HOSTS = (
+HOST_PATTERNS = (
     # the host of a URL
     re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://(?:[^\s/@\"'<>]{1,256}@)?([A-Za-z0-9][\w.-]{2,252})"),
     re.compile(
@@ -129,7 +129,7 @@ HOSTS = (
     re.compile(r"(?<![\w-])Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d{1,3}-\d"),
 )
 """Patterns whose first group is a host name, in general texts."""
-MESSAGE_HOSTS = (
+MESSAGE_HOST_PATTERNS = (
     re.compile(
         r"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) ([A-Za-z0-9][\w.-]{0,252}) "
     ),  # RFC 5424
@@ -201,14 +201,14 @@ _SHORT_KEYWORD = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
 """Words that are also parts of other words, so that only a delimiter may stand before them."""
 SECRET_KEY = re.compile(rf"(?i){_KEYWORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT_KEYWORD}|sig)\Z")
 """Key of a field whose value is a secret."""
-ASSIGNED = re.compile(
+ASSIGNED_SECRET = re.compile(
     rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
     rf"|(?<![A-Za-z0-9]){_SHORT_KEYWORD}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
     r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)"
     r"((?=[^\s\"'&<>\\]{3})[^\s\"'&;,<>\\]{1,20000}(?:[;,](?![\w.-]{1,60}\\?[\"']?\s{0,2}[=:])[^\s\"'&;,<>\\]{1,2000}){0,20})"
 )
 """Assignment of a secret without quotes, such as "token=…"."""
-QUOTED = tuple(
+QUOTED_SECRETS = tuple(
     re.compile(
         rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT_KEYWORD}))"
         rf"(\\?[\"']?\s{{0,3}}[=:]\s{{0,3}}[bru]{{0,2}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
@@ -289,21 +289,21 @@ PEM_WORD = re.compile(r"(?<![A-Za-z0-9+/=-])[A-Za-z0-9+/]{32,200}={0,2}(?![A-Za-
 PEM_HEADER = re.compile(r"-----|(?:Proc-Type|DEK-Info|Comment): ")
 MAX_PEM_LINES = 400
 """Most lines of one private key."""
-FLAG = re.compile(
+SECRET_FLAG = re.compile(
     rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_KEYWORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
     r"([ \t]{1,3}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{2,20000})"
 )
 BEARER = re.compile(
     r"(?i)\b(bearer|basic|negotiate|apikey)([ \t]{1,3})((?=[^\s\"',]{0,200}[\d=+/])[A-Za-z0-9._~+/=-]{8,4000})"
 )
-SECRET_ASSIGNMENTS = (BEARER, ASSIGNED, *QUOTED, FLAG, *CLIENT_PASSWORDS)
+SECRET_ASSIGNMENTS = (BEARER, ASSIGNED_SECRET, *QUOTED_SECRETS, SECRET_FLAG, *CLIENT_PASSWORDS)
 """Patterns with three groups: the text before a secret, a delimiter, and the secret."""
 USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@)")
 CUT_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
 )
 """USERINFO in a text that was cut before the @."""
-TOKENS = (
+TOKEN_PATTERNS = (
     re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]{0,20}-----"
         r"(?:\s{0,4}(?:Proc-Type|DEK-Info): [^\n]{0,99}){0,3}"
@@ -383,7 +383,7 @@ PROCESS_ROW = re.compile(
     r"(?:C|G|C\+G|M\+C|M\+C\+G)[ \t]{1,8})(\S.{0,120}?)(?=[ \t]{1,60}(?:\d{1,9}MiB|N/A)[ \t]{0,4}\|)"
 )
 """Row of the process table of nvidia-smi."""
-SCRIPT = re.compile(r"\.(?:py|pyc|ipynb)\Z")
+SCRIPT_SUFFIX = re.compile(r"\.(?:py|pyc|ipynb)\Z")
 PROCESS_FIELD = re.compile(r"(\bpid='?[^,\n]{1,20}, name=)([^,\n]{1,64})")
 PROGRAM = re.compile(
     r"python(?:\d(?:\.\d{1,2})?)?|Xorg|Xwayland|gnome-shell|nvidia-cuda-mps-server|nvidia-cuda-mps-control|nvidia-smi"
@@ -395,7 +395,9 @@ PROGRAM = re.compile(
 
 def is_public(name: str) -> bool:
     """Return whether a host name in lower case is a project's public site, or does not identify anyone."""
-    return name in GENERIC or any(name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS)
+    return name in GENERIC_NAMES or any(
+        name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS
+    )
 
 
 def is_address(text: str) -> bool:

@@ -88,7 +88,7 @@ class Redactor:
             self._learn_keyed(text, key)
         for match in patterns.VERSION.finditer(_strip_secrets(text)):
             self._versions.update(group for group in match.groups() if group)
-        for pattern in patterns.HOMES:
+        for pattern in patterns.USER_PATTERNS:
             for match in pattern.finditer(text):
                 self._learn_name("user", match[1])
         for pattern in (patterns.USERINFO, patterns.CUT_USERINFO):
@@ -100,10 +100,10 @@ class Redactor:
                 if patterns.is_secret_value(match[3]):
                     self._learn_secret(match[3])
         self._learn_key_body(text)
-        for pattern in (*patterns.HOSTS, *patterns.MESSAGE_HOSTS):
+        for pattern in (*patterns.HOST_PATTERNS, *patterns.MESSAGE_HOST_PATTERNS):
             for match in pattern.finditer(text):
                 self._learn_host(match[1])
-        for pattern in patterns.NAMES:
+        for pattern in patterns.NAME_PATTERNS:
             for match in pattern.finditer(text):
                 for name in match.groups():
                     self._learn_name("name", name or "")
@@ -156,7 +156,7 @@ class Redactor:
         elif patterns.USER_KEY.fullmatch(key):
             self._learn_name("user", text)
         elif key == "TF_CONFIG":
-            for match in patterns.CLUSTER.finditer(text):
+            for match in patterns.TF_CONFIG_TASK.finditer(text):
                 self._learn_host(match[1])
         elif patterns.NAME_KEY.fullmatch(key):
             self._learn_name("name", text)
@@ -166,7 +166,12 @@ class Redactor:
     def _learn_name(self, kind: str, name: str) -> None:
         """Learn a name of this kind, unless it does not identify anyone."""
         name = name.strip()
-        if name and name.lower() not in patterns.GENERIC and not name.isdigit() and not is_placeholder(name):
+        if (
+            name
+            and name.lower() not in patterns.GENERIC_NAMES
+            and not name.isdigit()
+            and not is_placeholder(name)
+        ):
             self._pending.setdefault((kind, name))
 
     def _learn_host(self, name: str) -> None:
@@ -189,7 +194,7 @@ class Redactor:
     def _learn_secret(self, value: str) -> None:
         """Learn a secret, also in its percent-encoded spelling."""
         value = value.strip().strip("\"'")
-        if len(value) < 3 or value.lower() in patterns.GENERIC or is_placeholder(value):
+        if len(value) < 3 or value.lower() in patterns.GENERIC_NAMES or is_placeholder(value):
             return
         for spelling in dict.fromkeys((value, quote(value, safe=""), unquote(value))):
             self._pending.setdefault(("secret", spelling))
@@ -271,7 +276,7 @@ class Redactor:
         """Redact a text with all patterns, without the cache."""
         (secrets, names), replace = self._assign_placeholders(), self._replace
         text = secrets.sub(lambda m: replace("secret", m[0]), text)
-        for pattern in (*patterns.TOKENS, patterns.RANDOM_WORD):
+        for pattern in (*patterns.TOKEN_PATTERNS, patterns.RANDOM_WORD):
             text = pattern.sub(lambda m: m[0] if m[0] in self._kept else replace("secret", m[0]), text)
         for pattern in patterns.SECRET_ASSIGNMENTS:
             text = pattern.sub(self._replace_assigned, text)
@@ -295,9 +300,9 @@ class Redactor:
         text = patterns.LONG_SERIAL.sub(lambda m: replace("serial", m[0]), text)
         text = patterns.PHONE.sub(lambda m: replace("serial", m[0]), text)
         text = names.sub(lambda m: self._replace_literal(m[0]), text)
-        for pattern in patterns.HOMES:
+        for pattern in patterns.USER_PATTERNS:
             text = pattern.sub(self._replace_home, text)
-        for pattern in (*patterns.MESSAGE_HOSTS, patterns.BEFORE_DOMAIN):
+        for pattern in (*patterns.MESSAGE_HOST_PATTERNS, patterns.BEFORE_DOMAIN):
             text = pattern.sub(self._replace_host, text)
         return text
 
@@ -311,7 +316,7 @@ class Redactor:
 
     def _replace_home(self, match: re.Match[str]) -> str:
         name = match[1]
-        if name.lower() in patterns.GENERIC or is_placeholder(name):
+        if name.lower() in patterns.GENERIC_NAMES or is_placeholder(name):
             return match[0]
         return match[0][: match.start(1) - match.start()] + self._replace("user", name)
 
@@ -330,7 +335,7 @@ class Redactor:
     def _replace_userinfo(self, match: re.Match[str]) -> str:
         parts = [
             part
-            if not part or part.lower() in patterns.GENERIC or is_placeholder(part)
+            if not part or part.lower() in patterns.GENERIC_NAMES or is_placeholder(part)
             else self._replace("secret", part)
             for part in match[2].split(":")
         ]
@@ -479,7 +484,7 @@ def _make_placeholder(kind: str, number: int, value: str) -> str:
         return f"{number:012x}".ljust(len(value), "0")
     if kind == "user":
         return "user" if number == 1 else f"user-{number}"
-    suffix = patterns.SCRIPT.search(value) if kind == "process" else None
+    suffix = patterns.SCRIPT_SUFFIX.search(value) if kind == "process" else None
     return f"{patterns.PLACEHOLDER_WORDS.get(kind, kind)}-{number}{suffix[0] if suffix is not None else ''}"
 
 

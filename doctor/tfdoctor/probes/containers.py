@@ -19,9 +19,9 @@ from tfdoctor.facts.containers import (
     ContainerToolkit,
     DaemonConfig,
     DockerEngine,
-    EngineSilence,
     Runtime,
     ToolkitConfig,
+    UnreachableEngine,
 )
 from tfdoctor.parse import engine as parse
 from tfdoctor.parse.cdi import CdiError, parse_cdi
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import CommandResult, System
 
-INFO = "docker info"
+INFO_COMMAND = "docker info"
 """The command that queries Docker, as shown in messages."""
 VERSIONED_TOOLS = ("podman", "nerdctl", "apptainer", "singularity")
 SERVICE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The usual PATH of a service: engines search it for runtimes and hooks, regardless of the user's PATH."""
 TOOLKIT_FOLDERS = (*SERVICE_PATH, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
-EXECUTABLES = (
+TOOLKIT_EXECUTABLES = (
     "nvidia-ctk",
     "nvidia-container-runtime",
     "nvidia-container-runtime-hook",
@@ -57,7 +57,7 @@ MAX_FILES = 40
 """The largest number of files that are read in one folder."""
 MAX_SPEC_BYTES = 2 << 20
 """The size in bytes from which a CDI specification is not read."""
-UNITS = "/run/systemd/units"
+UNITS_FOLDER = "/run/systemd/units"
 """A folder in which systemd has an entry for each active unit."""
 
 
@@ -158,18 +158,20 @@ def _is_certainly_missing(system: System, path: str) -> bool:
 
 def _probe_docker(
     system: System, docker: ContainerTool | None, endpoint: str, timeout: float
-) -> tuple[Fact[DockerEngine | EngineSilence], str | None]:
+) -> tuple[Fact[DockerEngine | UnreachableEngine], str | None]:
     """Return (the engine or the reason why it did not answer, the version of the client or None)."""
     socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
     has_socket = socket is not None and system.exists(socket)
 
-    def make_silence(kind: str, text: str, group: str | None = None) -> Known[DockerEngine | EngineSilence]:
-        return Known(EngineSilence(kind, clean_line(text), group), INFO)
+    def make_silence(
+        kind: str, text: str, group: str | None = None
+    ) -> Known[DockerEngine | UnreachableEngine]:
+        return Known(UnreachableEngine(kind, clean_line(text), group), INFO_COMMAND)
 
     if docker is None:
         if has_socket:
             return make_silence("no-client", f"{socket} is there and no docker command is on PATH"), None
-        return Absent(INFO, "there is no Docker"), None
+        return Absent(INFO_COMMAND, "there is no Docker"), None
     if not endpoint:
         return make_silence("context", "the chosen context is not there or names no endpoint"), None
     if socket is None:
@@ -182,13 +184,13 @@ def _probe_docker(
         ), None
     if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_query_start_engine(system):
         return make_silence("not-running", "the engine is stopped; systemd starts it at the first use"), None
-    result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO)
+    result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO_COMMAND)
     info = parse.parse_info(result.stdout) or {}
     client_version = parse.text_or_none(parse.table_or_empty(info.get("ClientInfo")).get("Version"))
     if parse.text_or_none(info.get("ServerVersion")):
-        return Known(_make_engine(system, info), INFO), client_version
+        return Known(_make_engine(system, info), INFO_COMMAND), client_version
     if result.failure is Failure.TIMEOUT:
-        return make_silence("timeout", f"`{INFO}` {result.describe_end()}"), client_version
+        return make_silence("timeout", f"`{INFO_COMMAND}` {result.describe_end()}"), client_version
     output = "\n".join((result.stderr, *parse.list_strings(info.get("ServerErrors"))))
     kind = parse.classify_failure(output)
     group = _find_group(system, socket, timeout) if kind == "permission" else None
@@ -198,13 +200,13 @@ def _probe_docker(
 def _get_first_line(output: str, result: CommandResult) -> str:
     """Return the first line of an error message; if there is none, a description of how the command ended."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[0] if lines else f"`{INFO}` {result.describe_end()} and said nothing of an engine"
+    return lines[0] if lines else f"`{INFO_COMMAND}` {result.describe_end()} and said nothing of an engine"
 
 
 def _would_query_start_engine(system: System) -> bool:
     """Return whether systemd listens on the socket of a stopped engine, so that a query would start it."""
     try:
-        units = system.listdir(UNITS)
+        units = system.listdir(UNITS_FOLDER)
     except OSError:
         return False
     return "invocation:docker.socket" in units and "invocation:docker.service" not in units
@@ -256,7 +258,7 @@ def _list_runtimes(system: System, runtimes: Any, *, is_opaque: bool) -> tuple[R
 
 def _probe_daemon_config(
     system: System,
-    docker_fact: Fact[DockerEngine | EngineSilence],
+    docker_fact: Fact[DockerEngine | UnreachableEngine],
     docker: ContainerTool | None,
     endpoint: str,
 ) -> Fact[DaemonConfig]:
@@ -299,7 +301,7 @@ def _probe_daemon_config(
 def _probe_toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
     """Return the commands, the version, the settings and the hooks of NVIDIA's container toolkit."""
     executables: list[tuple[str, str]] = []
-    for name in EXECUTABLES:
+    for name in TOOLKIT_EXECUTABLES:
         folders = (f"{folder}/{name}" for folder in TOOLKIT_FOLDERS)
         path = system.which(name) or next((path for path in folders if system.exists(path)), None)
         if path is not None:

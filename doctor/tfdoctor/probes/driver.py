@@ -32,7 +32,7 @@ from tfdoctor.facts import (
 from tfdoctor.parse.lsmod import parse_modules
 from tfdoctor.parse.proc_version import parse_proc_version
 from tfdoctor.parse.smi_failure import parse_smi_failure
-from tfdoctor.probes.processes import identify
+from tfdoctor.probes.processes import identify_processes
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean, clean_line
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import MachineFacts
     from tfdoctor.system import CommandResult, System
 
-NVIDIA_VENDOR = "0x10de"
+NVIDIA_VENDOR_ID = "0x10de"
 """NVIDIA's PCI vendor ID."""
 DISPLAY_CLASSES = ("0x0300", "0x0302")
 """PCI classes of VGA and 3D controllers."""
@@ -111,7 +111,7 @@ def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
     gpus = []
     for address in addresses:
         folder = f"{base}/{address}"
-        if _load_line(system, f"{folder}/vendor") != NVIDIA_VENDOR:
+        if _load_line(system, f"{folder}/vendor") != NVIDIA_VENDOR_ID:
             continue
         if not (_load_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
             continue
@@ -274,7 +274,9 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
         smi,
         gpus=tuple(
             dataclasses.replace(
-                gpu, health=health, processes=identify(system, processes, container=has_foreign_pids)
+                gpu,
+                health=health,
+                processes=identify_processes(system, processes, container=has_foreign_pids),
             )
             for gpu, (health, processes) in zip(smi.gpus, gpu_details, strict=False)
         )

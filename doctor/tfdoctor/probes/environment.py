@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import MODULE_PATH, PATHS, EnvironmentFacts, Origin
-from tfdoctor.facts.variables import KNOWN_VARIABLES, find_misspelt
-from tfdoctor.probes.interpreter_selection import kernel_variables
+from tfdoctor.facts.variables import KNOWN_VARIABLES, find_misspelt_variables
+from tfdoctor.probes.interpreter_selection import read_kernel_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-PREFIXES = ("TF_", "XLA_", "NVIDIA_", "CUDA_", "NCCL_")
+VARIABLE_PREFIXES = ("TF_", "XLA_", "NVIDIA_", "CUDA_", "NCCL_")
 """Variables whose names begin with these are reported, in addition to KNOWN_VARIABLES."""
-SCHEDULERS = (
+SCHEDULER_VARIABLES = (
     ("SLURM_JOB_ID", "slurm"),
     ("LSB_JOBID", "lsf"),
     ("PBS_JOBID", "pbs"),
@@ -56,7 +56,7 @@ def probe(
     if variables_after is None:
         return EnvironmentFacts(
             variables=variables_before,
-            misspelt=find_misspelt(system.env),
+            misspelt=find_misspelt_variables(system.env),
             scheduler=_find_scheduler(system.env),
             programs=known_programs,
         )
@@ -77,7 +77,7 @@ def probe(
     locations += _list_kernel_lines(system, kernel) if kernel is not None else ()
     return EnvironmentFacts(
         variables=variables,
-        misspelt=find_misspelt({*system.env, *variables_after, *added}),
+        misspelt=find_misspelt_variables({*system.env, *variables_after, *added}),
         scheduler=_find_scheduler(system.env),
         origins=(
             *_find_origins(system.env, variables, variables_at_start, variables_before, locations),
@@ -122,7 +122,7 @@ def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
 
     The answer is empty if the child fails.
     """
-    names = [*KNOWN_VARIABLES, *(f"{prefix}*" for prefix in PREFIXES)]
+    names = [*KNOWN_VARIABLES, *(f"{prefix}*" for prefix in VARIABLE_PREFIXES)]
     variables_before = json.dumps(_select_variables(system.env))
     answer, _ = run_payload(
         system,
@@ -147,13 +147,13 @@ def _select_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: clean(value)
         for name, value in sorted(env.items())
-        if name in KNOWN_VARIABLES or (name.startswith(PREFIXES) and _VARIABLE_NAME.match(name))
+        if name in KNOWN_VARIABLES or (name.startswith(VARIABLE_PREFIXES) and _VARIABLE_NAME.match(name))
     }
 
 
 def _find_scheduler(env: Mapping[str, str]) -> str | None:
     """Return the scheduler that started this process; None if none did."""
-    return next((scheduler for name, scheduler in SCHEDULERS if name in env), None)
+    return next((scheduler for name, scheduler in SCHEDULER_VARIABLES if name in env), None)
 
 
 # ---------------------------------------------------------------- origins
@@ -226,7 +226,7 @@ def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
     except OSError:
         return []
     locations = []
-    for name, value in _select_variables(kernel_variables(system, path)).items():
+    for name, value in _select_variables(read_kernel_variables(system, path)).items():
         numbers = (number for number, line in enumerate(lines, 1) if json.dumps(name) in line)
         text = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
         locations.append(

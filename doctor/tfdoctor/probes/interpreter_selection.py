@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
-from tfdoctor.facts.python import PYTHON_OPTION, Choice, LostEnvironment, OtherPython
+from tfdoctor.facts.python import PYTHON_OPTION, LostEnvironment, OtherPython, PythonChoice
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 INTERPRETER_PATHS = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
 """The paths of an interpreter in the folder of an environment."""
-ACTIVE = {"VIRTUAL_ENV": "the active virtual environment", "CONDA_PREFIX": "the active conda environment"}
+ACTIVE_VARIABLES = {
+    "VIRTUAL_ENV": "the active virtual environment",
+    "CONDA_PREFIX": "the active conda environment",
+}
 """The variables that name an active environment, with its description."""
 ENVIRONMENT_NAMES = (".venv", "venv", "env", ".env")
 """Common names of the environment in the folder of a project."""
@@ -38,7 +41,7 @@ _PYVENV_SETTING = re.compile(r"^[ \t]*(\w{1,40})[ \t]*=[ \t]*(.{1,400}?)[ \t]*$"
 _PYTHON_NAME = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE)
 
 
-def choose(system: System, requested: str | None) -> Choice:
+def choose_python(system: System, requested: str | None) -> PythonChoice:
     """Return the Python to examine, and how it was chosen.
 
     `requested` is the value of `--python`: a command, an interpreter, the folder of an environment, or a Jupyter
@@ -53,8 +56,8 @@ def choose(system: System, requested: str | None) -> Choice:
         python = _find_python(system, prefix)
         if python is not None:
             is_base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
-            reason = "conda's base environment, which is active" if is_base else ACTIVE[variable]
-            return Choice(
+            reason = "conda's base environment, which is active" if is_base else ACTIVE_VARIABLES[variable]
+            return PythonChoice(
                 python, f"${variable}", reason, tuple(lost), on_path=_find_other_on_path(system, prefix)
             )
         lost.append(explain_lost_environment(system, variable, prefix))
@@ -63,7 +66,7 @@ def choose(system: System, requested: str | None) -> Choice:
         if python:
             label = f"{name} on PATH"
             reason = f"{label}, the shim {python}" if "/shims/" in python else label
-            return Choice(python, label, reason, tuple(lost))
+            return PythonChoice(python, label, reason, tuple(lost))
     if lost:
         environment = lost[0]
         description = (
@@ -90,7 +93,9 @@ def _sort_by_path(system: System) -> list[str]:
     """Return the variables that name an active environment. That of the Python on PATH comes first."""
     # An activation sets an absolute path. A relative one could run a file in the working folder.
     variables = [
-        name for name in ACTIVE if posixpath.isabs(value := system.env.get(name, "")) or ":" in value[:3]
+        name
+        for name in ACTIVE_VARIABLES
+        if posixpath.isabs(value := system.env.get(name, "")) or ":" in value[:3]
     ]
     if len(variables) > 1:
         python = system.which("python") or system.which("python3") or ""
@@ -145,7 +150,7 @@ def _find_python(system: System, prefix: str) -> str | None:
 # ---------------------------------------------------------------- requested by the user
 
 
-def _find_requested(system: System, requested: str) -> Choice:
+def _find_requested(system: System, requested: str) -> PythonChoice:
     """Return the choice for a `--python` argument. Raise UsageError if it names nothing usable."""
     if not requested.strip() or "\0" in requested:
         raise UsageError("--python: an empty path, or one with a null character, names no interpreter.")
@@ -158,7 +163,7 @@ def _find_requested(system: System, requested: str) -> Choice:
         if path_of_command is None:
             message = f"--python: there is no `{clean_line(requested)}` on PATH."
             raise UsageError(message)
-        return Choice(path_of_command, requested, f"as asked: {clean_line(requested)} on PATH")
+        return PythonChoice(path_of_command, requested, f"as asked: {clean_line(requested)} on PATH")
     path = _make_absolute(system, requested)
     kernel = _find_kernel_file(system, path)
     if kernel is not None:
@@ -166,14 +171,14 @@ def _find_requested(system: System, requested: str) -> Choice:
     if system.is_dir(path):
         return _choose_in_folder(system, requested, path.rstrip("/") or "/")
     if system.exists(path):
-        return Choice(path, requested, "as asked")
+        return PythonChoice(path, requested, "as asked")
     if _get_errno(system, path) == errno.EACCES:
         message = f"--python: {clean_line(requested)} may not be looked at by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
     if _is_dangling_link(system, path) and _is_environment(system, prefix):
         lost = explain_lost_environment(system, PYTHON_OPTION, prefix)
-        return Choice(path, requested, "as asked", (lost,))
+        return PythonChoice(path, requested, "as asked", (lost,))
     if _is_dangling_link(system, path):
         target = clean_line(system.realpath(path))
         message = f"--python: {clean_line(requested)} is a link to {target}, which does not exist."
@@ -182,17 +187,17 @@ def _find_requested(system: System, requested: str) -> Choice:
     raise UsageError(message)
 
 
-def _choose_in_folder(system: System, requested: str, path: str) -> Choice:
+def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice:
     """Return the choice for a folder that is taken as an environment. Raise UsageError if it is not one."""
     python = _find_python(system, path)
     if python is not None:
-        return Choice(python, requested, "as asked")
+        return PythonChoice(python, requested, "as asked")
     lost = explain_lost_environment(system, PYTHON_OPTION, path)
     if lost.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
     if lost.problem == "base-gone":
-        return Choice(f"{path}/bin/python", requested, "as asked", (lost,))
+        return PythonChoice(f"{path}/bin/python", requested, "as asked", (lost,))
     environment = next((name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None)
     message = f"--python: {clean_line(requested)} is a folder without bin/python."
     hint = "Name the interpreter itself, or the folder of a virtual environment."
@@ -212,7 +217,7 @@ def _find_kernel_file(system: System, path: str) -> str | None:
     return path if path.endswith(".json") and system.exists(path) else None
 
 
-def _choose_kernel(system: System, requested: str, path: str) -> Choice:
+def _choose_kernel(system: System, requested: str, path: str) -> PythonChoice:
     """Return the choice of the Python that a Jupyter kernel starts.
 
     Raise UsageError if the kernel starts something else, or a Python that does not exist.
@@ -242,7 +247,7 @@ def _choose_kernel(system: System, requested: str, path: str) -> Choice:
         if system.exists(python)
         else (explain_lost_environment(system, PYTHON_OPTION, _get_prefix(python)),)
     )
-    return Choice(
+    return PythonChoice(
         python, requested, reason, lost, kernel=path, kernel_sets=tuple(_filter_variables(variables))
     )
 
@@ -260,7 +265,7 @@ def _load_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]
     return argv[0].replace("\0", ""), variables if isinstance(variables, dict) else {}
 
 
-def kernel_variables(system: System, requested: str) -> dict[str, str]:
+def read_kernel_variables(system: System, requested: str) -> dict[str, str]:
     """Return the variables that a kernel.json sets; empty if `requested` is not a kernel.json."""
     path = _find_kernel_file(system, _make_absolute(system, requested))
     command = _load_kernel_command(system, path) if path is not None else None
@@ -404,7 +409,7 @@ def _was_created_as(system: System, environment: str, prefix: str) -> bool:
 # ---------------------------------------------------------------- other interpreters
 
 
-def find_other_pythons(system: System, choice: Choice, examined: str) -> tuple[OtherPython, ...]:
+def find_other_pythons(system: System, choice: PythonChoice, examined: str) -> tuple[OtherPython, ...]:
     """Return other nearby Pythons whose environments contain TensorFlow, according to their files.
 
     `examined` is the prefix of the examined Python; "" if that is not known.
@@ -424,7 +429,7 @@ def find_other_pythons(system: System, choice: Choice, examined: str) -> tuple[O
     return tuple(pythons)
 
 
-def _iter_candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple[str, str]]:
+def _iter_candidates(system: System, choice: PythonChoice, examined: str) -> Iterator[tuple[str, str]]:
     """Yield (path, origin) of other interpreters that the user may have meant. The path need not exist."""
     home = system.env.get("HOME", "")
     cwd = system.cwd.rstrip("/")

@@ -7,8 +7,8 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts.python import Trouble
-from tfdoctor.system.payloads import quiet_variables
+from tfdoctor.facts.python import StartupFailure
+from tfdoctor.system.payloads import get_quiet_variables
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line, lazy_pattern
 
@@ -36,7 +36,7 @@ _LOADER_PATH = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
 
 def diagnose_startup(
     system: System, python: str, first: CommandResult, *, timeout: float
-) -> tuple[Trouble | None, str]:
+) -> tuple[StartupFailure | None, str]:
     """Return (trouble, description of it) for a Python that gave no valid answer.
 
     `first` is the result of the command without an answer. The trouble is None if the Python starts, but too slowly.
@@ -56,15 +56,15 @@ def diagnose_startup(
             return None, f"{first.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s"
         if starts_bare:
             description = "does not get through its own start (site)"
-            return Trouble(
+            return StartupFailure(
                 "site", python, description, clean_line(first.stderr, limit=300), "", last_file, ended=False
             ), description
         description = f"did not answer within {first.seconds + timeout:.0f} s"
-        return Trouble("silent", python, description, _get_output(first), ended=False), description
+        return StartupFailure("silent", python, description, _get_output(first), ended=False), description
     if system.env.get("PYTHONHOME") and _starts_without_pythonhome(system, python, timeout):
-        return Trouble("home", python, first.describe_end(), _get_output(first)), first.describe_end()
+        return StartupFailure("home", python, first.describe_end(), _get_output(first)), first.describe_end()
     if starts_bare and traced_result.returncode:
-        return Trouble(
+        return StartupFailure(
             "site",
             python,
             f"ends in its own start (site): it {first.describe_end()}",
@@ -74,7 +74,7 @@ def diagnose_startup(
         ), first.describe_end()
     kind = "killed" if (first.returncode or 0) < 0 else "exited" if first.returncode else "rubbish"
     description = first.describe_end() if kind != "rubbish" else "does not answer as a Python does"
-    return Trouble(kind, python, description, _get_output(first)), description
+    return StartupFailure(kind, python, description, _get_output(first)), description
 
 
 def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[CommandResult, CommandResult]:
@@ -82,7 +82,9 @@ def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[C
     results: dict[str, CommandResult] = {}
 
     def run(key: str, *arguments: str) -> None:
-        results[key] = system.run([python, *arguments], timeout=timeout, env=quiet_variables(system), key=key)
+        results[key] = system.run(
+            [python, *arguments], timeout=timeout, env=get_quiet_variables(system), key=key
+        )
 
     threads = (
         threading.Thread(target=run, args=("python:bare", "-E", "-S", "-c", _VERSION_CODE), daemon=True),
@@ -97,7 +99,7 @@ def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[C
 
 def _starts_without_pythonhome(system: System, python: str, timeout: float) -> bool:
     """Return whether the Python starts if PYTHONHOME is not set, so that this variable is the reason."""
-    env, key = quiet_variables(system), "python:without-home"
+    env, key = get_quiet_variables(system), "python:without-home"
     result = system.run(
         [python, "-c", _VERSION_CODE], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key
     )
@@ -125,16 +127,18 @@ def _get_output(result: CommandResult) -> str:
     return "something that is no text" if output.count("\ufffd") > len(output) // 10 else output
 
 
-def _explain_not_started(system: System, python: str, result: CommandResult) -> Trouble:
+def _explain_not_started(system: System, python: str, result: CommandResult) -> StartupFailure:
     """Return the reason why the kernel did not start a program, according to the first bytes of its file."""
     if result.failure is Failure.PERMISSION:
-        return Trouble("denied", python, result.describe_end())
+        return StartupFailure("denied", python, result.describe_end())
     try:
         head = system.read_bytes(python, limit=8192)
     except OSError as error:
-        return Trouble("not-started", python, result.describe_end(), detail=clean_line(error.strerror or ""))
+        return StartupFailure(
+            "not-started", python, result.describe_end(), detail=clean_line(error.strerror or "")
+        )
     if not head:
-        return Trouble("not-started", python, result.describe_end(), detail="the file is empty")
+        return StartupFailure("not-started", python, result.describe_end(), detail="the file is empty")
     interpreter = ""
     if head.startswith(b"#!"):
         arguments = head[2:400].split(b"\n")[0].decode("utf-8", "replace").split()
@@ -144,7 +148,7 @@ def _explain_not_started(system: System, python: str, result: CommandResult) -> 
         interpreter = match[0].rstrip(b"\0").decode("ascii", "replace") if match is not None else ""
     if interpreter.startswith("/") and not system.exists(interpreter):
         description = "its interpreter" if head.startswith(b"#!") else "the dynamic loader that it names,"
-        return Trouble(
+        return StartupFailure(
             "not-started",
             python,
             result.describe_end(),
@@ -153,4 +157,4 @@ def _explain_not_started(system: System, python: str, result: CommandResult) -> 
     detail = "" if head.startswith((b"\x7fELF", b"#!")) else "the file is no program"
     if head.startswith(b"\x7fELF") and result.failure is Failure.OS_ERROR:
         detail = f"{posixpath.basename(python)} is a program for another processor"
-    return Trouble("not-started", python, result.describe_end(), detail=detail)
+    return StartupFailure("not-started", python, result.describe_end(), detail=detail)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MODULE_VERSION = "/proc/driver/nvidia/version"
 NO_NVIDIA_REASON = "nothing of NVIDIA's is on this machine"
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
-LOG_TAIL = "1048576"
+LOG_TAIL_BYTES = "1048576"
 """The number of bytes that are read from the end of a log file, as an argument of `tail`."""
 MODULE_FILE = lazy_pattern(
     r"^(\S*/)?nvidia(?:-current|-open|-legacy-[0-9]+xx|-tesla(?:-[0-9]+)?|_[0-9]{3})?(?:-open)?\.ko(?:\.\w+)?:",
@@ -46,18 +46,18 @@ DKMS_NAME = lazy_pattern(
     r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z"
 )
 """The names of the driver in DKMS. nvidia-fs and nvidia-peermem are not part of it."""
-BLOCKED = lazy_pattern(
+BLOCKING_LINE = lazy_pattern(
     r"^[ \t]*((?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+\S*(?:false|true))"
     r"[ \t]*)(?:#[^\n]*)?$",
     re.MULTILINE,
 )
 """A line of a modprobe configuration file that blocks the module."""
-BLOCKED_AT_START = lazy_pattern(
+BLOCKING_PARAMETER = lazy_pattern(
     r"(?<!\S)(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[^\s,]{1,60},)*nvidia(?=[,\s]|\Z)"
 )
 """A kernel parameter that blocks the module."""
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
-SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+SECURE_BOOT_FILE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 """The firmware variable: four bytes of attributes, then 1 if Secure Boot is on (UEFI specification)."""
 DPKG_NAMES = lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
                         r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
@@ -70,8 +70,8 @@ RPM_NAMES = (
 )
 """The packages that own a libcuda on Fedora, Red Hat and SUSE systems."""
 PACMAN_NAME = lazy_pattern(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
-INSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
-PRIME = "/etc/prime-discrete"
+UNINSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
+PRIME_FILE = "/etc/prime-discrete"
 """The file with the mode that Ubuntu's prime-select has set."""
 
 
@@ -91,7 +91,7 @@ def probe(
         not_linux = Absent(machine.system, "this is not Linux")
         return KernelFacts(not_linux, not_linux, not_linux, not_linux, not_linux, not_linux)
     gpus = pci()
-    prime = _load_fact(system, PRIME)
+    prime = _load_fact(system, PRIME_FILE)
     is_loaded = system.exists(MODULE_VERSION)
     if not is_loaded and not isinstance(gpus, Known) and not machine.wsl and not isinstance(prime, Known):
         absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(gpus, Absent) else gpus
@@ -110,7 +110,7 @@ def probe(
     )
 
 
-SECURE_BOOT_ON = Known(True, SECURE_BOOT)
+SECURE_BOOT_ON = Known(True, SECURE_BOOT_FILE)
 """The fact that Secure Boot is on."""
 
 
@@ -151,7 +151,7 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
     for argv in (
         ("dmesg",),
         ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "20000"),
-        *(("tail", "-c", LOG_TAIL, path) for path in LOG_FILES if system.exists(path)),
+        *(("tail", "-c", LOG_TAIL_BYTES, path) for path in LOG_FILES if system.exists(path)),
     ):
         if system.which(argv[0]) is None:
             continue
@@ -257,10 +257,10 @@ def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
         for name in _list_names(system, folder):
             if name.endswith(".conf"):
-                match = BLOCKED.search(_load_text(system, f"{folder}/{name}") or "")
+                match = BLOCKING_LINE.search(_load_text(system, f"{folder}/{name}") or "")
                 if match is not None:
                     lines.append((clean_line(f"{folder}/{name}"), clean_line(match[1])))
-    match = BLOCKED_AT_START.search(_load_text(system, "/proc/cmdline", 4096) or "")
+    match = BLOCKING_PARAMETER.search(_load_text(system, "/proc/cmdline", 4096) or "")
     if match is not None:
         lines.append(("/proc/cmdline", clean_line(match[0])))
     return tuple(lines)
@@ -269,16 +269,20 @@ def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
 def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
     """Return whether Secure Boot is on, according to the firmware's variable."""
     if machine.wsl:
-        return Absent(SECURE_BOOT, "WSL has no firmware of its own")
+        return Absent(SECURE_BOOT_FILE, "WSL has no firmware of its own")
     try:
-        raw = system.read_bytes(SECURE_BOOT, limit=8)
+        raw = system.read_bytes(SECURE_BOOT_FILE, limit=8)
     except FileNotFoundError:
         if machine.container or system.exists("/sys/firmware/efi"):
-            return Unknown("the firmware's variables are not to be seen here", SECURE_BOOT)
+            return Unknown("the firmware's variables are not to be seen here", SECURE_BOOT_FILE)
         return Absent("/sys/firmware/efi", "the machine was not started by UEFI")
     except OSError as error:
-        return Unknown(f"{SECURE_BOOT}: {error.strerror or error}", SECURE_BOOT)
-    return Known(raw[4:5] == b"\x01", SECURE_BOOT) if len(raw) >= 5 else Unknown("cut off", SECURE_BOOT)
+        return Unknown(f"{SECURE_BOOT_FILE}: {error.strerror or error}", SECURE_BOOT_FILE)
+    return (
+        Known(raw[4:5] == b"\x01", SECURE_BOOT_FILE)
+        if len(raw) >= 5
+        else Unknown("cut off", SECURE_BOOT_FILE)
+    )
 
 
 # ---------------------------------------------------------------- packages
@@ -330,23 +334,23 @@ def probe_runfile(system: System) -> Fact[str]:
 
     The installer counts as used if its uninstaller exists.
     """
-    if not system.exists(INSTALLER):
-        return Absent(INSTALLER, "NVIDIA's installer was not used")
+    if not system.exists(UNINSTALLER):
+        return Absent(UNINSTALLER, "NVIDIA's installer was not used")
     text = _load_text(system, INSTALLER_LOG, 4096)
     match = re.search(r"^installer version: ([0-9][0-9.]{2,20})$", text or "", re.MULTILINE)
-    return Known(match[1] if match is not None else "", INSTALLER)
+    return Known(match[1] if match is not None else "", UNINSTALLER)
 
 
 # ---------------------------------------------------------------- GPUs
 
 
-def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
+def probe_lost(system: System, gpus: tuple[PciGpu, ...]) -> tuple[str, ...]:
     """Return the PCI addresses of GPUs that no longer respond: their configuration space reads as all ones.
 
     A suspended GPU is skipped, because reading would wake it.
     """
     addresses = []
-    for gpu in cards:
+    for gpu in gpus:
         folder = f"/sys/bus/pci/devices/{gpu.address}"
         if (_load_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
             continue
@@ -359,13 +363,11 @@ def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
     return tuple(addresses)
 
 
-def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
+def probe_links(system: System, gpus: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
     """Return the links between the GPUs, if NVIDIA's driver uses at least two."""
-    if isinstance(cards, Unknown):
-        return cards
-    nvidia_gpus = (
-        [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
-    )
+    if isinstance(gpus, Unknown):
+        return gpus
+    nvidia_gpus = [card for card in gpus.value if card.driver == "nvidia"] if isinstance(gpus, Known) else []
     if len(nvidia_gpus) < 2:
         return Absent("nvidia-smi topo -m", "there are not several cards")
     return query_links(system, timeout=timeout)

@@ -19,7 +19,7 @@ HWCAP_EXTENSION = 1 << 62
 """The bit of hwcap which says that its low 32 bits are an index into the names of glibc-hwcaps folders."""
 EXTENSION_MAGIC = 0xEAA42174
 TAG_GLIBC_HWCAPS = 1
-FLAGS = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
+FLAGS_BY_MACHINE = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
 """The flags of 64-bit libraries, by ELF machine number (62 is x86-64)."""
 MAX_ENTRIES = 1 << 20
 """The largest number of entries that are read."""
@@ -61,7 +61,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
         if offset + ENTRY.size > len(content):
             break
         flags, soname_offset, path_offset, _, hwcap = ENTRY.unpack_from(content, offset)
-        if flags != FLAGS.get(machine, FLAGS[62]):
+        if flags != FLAGS_BY_MACHINE.get(machine, FLAGS_BY_MACHINE[62]):
             continue
         hwcap_name: str | None = None
         if hwcap & HWCAP_EXTENSION:

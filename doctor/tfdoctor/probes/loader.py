@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR, Resolution, Tried
+from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, LoadAttempt, Resolution
 from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.system.elf import SKIPPED_PROBLEMS, ElfError, ElfFile, ElfProblem
 
@@ -49,8 +49,8 @@ HWCAP_LEVELS = {
     "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]),
 }
 """The names of glibc-hwcaps folders, the highest level first, with the /proc/cpuinfo flags that each level adds."""
-HASWELL = frozenset(["avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"])
-AVX512_1 = frozenset(["avx512cd", "avx512f", "avx512bw", "avx512dq", "avx512vl"])
+HASWELL_FLAGS = frozenset(["avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"])
+AVX512_1_FLAGS = frozenset(["avx512cd", "avx512f", "avx512bw", "avx512dq", "avx512vl"])
 """The flags of Intel processors for the legacy subfolders "haswell" and "avx512_1" of glibc before 2.37.
 
 See glibc's sysdeps/x86/cpu-features.c.
@@ -122,9 +122,9 @@ def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str
             folders.insert(0, f"glibc-hwcaps/{level}")
     if version < (2, 37) and "lm" in flags:
         names = ["tls"]
-        if "GenuineIntel" in flags and flags >= HASWELL:
+        if "GenuineIntel" in flags and flags >= HASWELL_FLAGS:
             names.append("haswell")
-        if "GenuineIntel" in flags and flags >= AVX512_1:
+        if "GenuineIntel" in flags and flags >= AVX512_1_FLAGS:
             names.append("avx512_1")
         names.append("x86_64")
         for mask in range((1 << len(names)) - 1, 0, -1):
@@ -221,7 +221,7 @@ class Process:
         otherwise only files and symbol versions are. `visible` means RTLD_GLOBAL: objects that are loaded later see the
         symbols.
         """
-        tried: list[Tried] = []
+        tried: list[LoadAttempt] = []
         loaded_before = list(self.loaded)
         try:
             library = self._open(name, caller, tried, bind_now=bind_now)
@@ -245,7 +245,7 @@ class Process:
         via = _find_via(tried) or ("LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process")
         return Resolution(name, library.path, via, "", tried=tuple(tried))
 
-    def load(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
+    def load_extension(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
         """Load an object by its path, as Python loads an extension module.
 
         Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA: its own objects have tens of
@@ -266,7 +266,7 @@ class Process:
         self.loaded.append(link)
         return link
 
-    def find(self, path: str) -> LinkMap | None:
+    def find_loaded_object(self, path: str) -> LinkMap | None:
         """Return the loaded object of a file; None if there is none."""
         real_path = self._system.realpath(path)
         return next((m for m in self.loaded if self._system.realpath(m.path) == real_path), None)
@@ -288,7 +288,12 @@ class Process:
         return self._main
 
     def _open(
-        self, name: str, caller: LinkMap | None, tried: list[Tried] | None = None, *, bind_now: bool = False
+        self,
+        name: str,
+        caller: LinkMap | None,
+        tried: list[LoadAttempt] | None = None,
+        *,
+        bind_now: bool = False,
     ) -> LinkMap:
         """Map an object and, if it was not loaded yet, the libraries that it needs."""
         tried = [] if tried is None else tried
@@ -298,7 +303,7 @@ class Process:
             self._map_needs(link, tried, bind_now=bind_now)
         return link
 
-    def _map_needs(self, start: LinkMap, tried: list[Tried], *, bind_now: bool = False) -> None:
+    def _map_needs(self, start: LinkMap, tried: list[LoadAttempt], *, bind_now: bool = False) -> None:
         """Map the libraries that an object needs and check their symbols, in the order of the real loader.
 
         1. Objects are mapped breadth first, as in _dl_map_object_deps.
@@ -397,7 +402,7 @@ class Process:
 
     # ------------------------------------------------------------ the search
 
-    def _map(self, name: str, loader: LinkMap | None, tried: list[Tried]) -> LinkMap:
+    def _map(self, name: str, loader: LinkMap | None, tried: list[LoadAttempt]) -> LinkMap:
         """Return the object for a name; map it if it is not loaded yet. This models _dl_map_object.
 
         Raise _LoadError if there is none.
@@ -431,7 +436,7 @@ class Process:
         return None
 
     def _map_file(
-        self, name: str, path: str, loader: LinkMap | None, tried: list[Tried], via: str
+        self, name: str, path: str, loader: LinkMap | None, tried: list[LoadAttempt], via: str
     ) -> LinkMap:
         """Map one file. This models open_verify and _dl_map_object_from_fd.
 
@@ -441,7 +446,7 @@ class Process:
         try:
             elf = self._load_object(path)
         except ElfError as error:
-            tried.append(Tried(path, str(error), via))
+            tried.append(LoadAttempt(path, str(error), via))
             if error.problem in SKIPPED_PROBLEMS and "/" not in name:
                 raise
             if error.problem is ElfProblem.WRONG_CLASS:
@@ -454,24 +459,24 @@ class Process:
                 crash=error.problem is ElfProblem.TRUNCATED,
             ) from error
         except IsADirectoryError as error:
-            tried.append(Tried(path, "is a directory", via))
+            tried.append(LoadAttempt(path, "is a directory", via))
             raise _LoadError(path, "cannot read file data: Is a directory") from error
         except OSError as error:
             if error.errno == errno.EACCES:
                 is_closed = self._is_closed(_get_folder(path))
-                tried.append(Tried(path, FOLDER_CLOSED if is_closed else DENIED, via))
+                tried.append(LoadAttempt(path, FOLDER_DENIED if is_closed else PERMISSION_DENIED, via))
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                tried.append(Tried(path, error.strerror or str(error), via))
+                tried.append(LoadAttempt(path, error.strerror or str(error), via))
             if "/" in name:
                 raise _LoadError(path, f"cannot open shared object file: {error.strerror}") from error
             raise
         if elf.program:
-            tried.append(Tried(path, f"is a program, no library ({elf.program})", via))
+            tried.append(LoadAttempt(path, f"is a program, no library ({elf.program})", via))
             raise _LoadError(name, f"cannot dynamically load {elf.program}")
         if self._noexec and self._system.realpath(path).startswith(self._noexec):
-            tried.append(Tried(path, NOEXEC_ERROR, via))
+            tried.append(LoadAttempt(path, NOEXEC_ERROR, via))
             raise _LoadError(path, NOEXEC_ERROR)
-        tried.append(Tried(path, "", via))
+        tried.append(LoadAttempt(path, "", via))
         for loaded in self.loaded:
             if loaded.path == path or (any(elf.device_inode) and loaded.elf.device_inode == elf.device_inode):
                 loaded.names.add(name)
@@ -643,6 +648,6 @@ def _find_culprit(error: _LoadError, opened: LinkMap | None) -> str:
     return "" if opened is None or error.name == opened.path else error.name.rpartition("/")[2]
 
 
-def _find_via(tried: Sequence[Tried]) -> str:
+def _find_via(tried: Sequence[LoadAttempt]) -> str:
     """Return the source of the path that was opened; empty if none was."""
     return next((attempt.via for attempt in tried if not attempt.problem), "")

@@ -8,7 +8,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
+from tfdoctor.facts import (
+    Fact,
+    FoundElsewhere,
+    Known,
+    LoaderFacts,
+    RemovedEntriesResult,
+    ReplacedLibrary,
+    Resolution,
+    Unknown,
+)
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, Process
 from tfdoctor.text import split_entries
@@ -32,15 +41,15 @@ SYSTEM_FOLDERS = (
 )
 """Folders that usually contain CUDA libraries, whether or not the loader searches them."""
 MAX_LIBRARIES = 400
-"""The largest number of libraries that `find_libraries` returns."""
-FULL_NAME = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
+"""The largest number of libraries that `find_installed_libraries` returns."""
+FULL_VERSION_SUFFIX = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
 """The end of a library's file name that has the full version."""
-HEADER_LIMIT = 1 << 18
+MAX_HEADER_BYTES = 1 << 18
 """The largest number of bytes that are read from a header."""
 MAX_ENTRIES = 4
 """The largest number of entries of a variable that are removed one by one to see their effect."""
 LIBRARY_PATH, PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
-DRIVERS = ("libcuda.so.1", "libnvidia-ml.so.1")
+DRIVER_SONAMES = ("libcuda.so.1", "libnvidia-ml.so.1")
 """The sonames of the driver's libraries."""
 
 
@@ -87,7 +96,9 @@ def probe(
             noexec=noexec,
         )
         removed = (
-            baseline.began - {link.path for link in process.loaded} if baseline is not None else frozenset()
+            baseline.initial_paths - {link.path for link in process.loaded}
+            if baseline is not None
+            else frozenset()
         )
         removed_real = {system.realpath(path) for path in removed}
         mapped = [
@@ -124,7 +135,7 @@ def probe(
             library_path=process.library_path,
             resolutions=run_result.resolutions,
             import_needs=run_result.failures,
-            found=find_libraries(system, python, (*sonames, *missing), process),
+            found=find_installed_libraries(system, python, (*sonames, *missing), process),
             preload=process.preload,
             notes=tuple(process.notes),
             without=tuple(_resolve_again(env, run_result, run_model)),
@@ -139,7 +150,7 @@ def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
     if not resolution.ok or resolution.path is None:
         return resolution
     real = system.realpath(resolution.path)
-    match = FULL_NAME.search(real)
+    match = FULL_VERSION_SUFFIX.search(real)
     version = match[1] if match is not None else None
     if version is None and resolution.soname.startswith("libcudnn."):
         version = _find_header_version(system, posixpath.dirname(real))
@@ -155,7 +166,7 @@ def _find_header_version(system: System, folder: str) -> str | None:
     for name in ("cudnn_version.h", "cudnn.h"):
         path = posixpath.normpath(f"{folder}/../include/{name}")
         try:
-            version = parse_cudnn_header(system.read_text(path, limit=HEADER_LIMIT))
+            version = parse_cudnn_header(system.read_text(path, limit=MAX_HEADER_BYTES))
         except OSError:
             continue
         numbers = (version.major, version.minor, version.patch)
@@ -169,7 +180,7 @@ class _Run:
     """A modelled process that has imported TensorFlow and opened its libraries."""
 
     process: Process
-    began: frozenset[str]
+    initial_paths: frozenset[str]
     """The paths that were loaded before Python ran."""
     failures: tuple[Resolution, ...]
     """The failures of the import."""
@@ -197,11 +208,11 @@ def _run(
     """
     paths_before = frozenset(link.path for link in process.loaded)
     for path in mapped:
-        if process.find(path) is None:
+        if process.find_loaded_object(path) is None:
             process.add_object(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
-        result = process.load(tensorflow.pywrap, bind_now=bind_now, visible=global_symbols)
+        result = process.load_extension(tensorflow.pywrap, bind_now=bind_now, visible=global_symbols)
         if not result.ok:
             failures = (result,)
     opener = _find_caller(process, tensorflow, caller)
@@ -221,7 +232,7 @@ def _resolve_again(
     env: Mapping[str, str],
     baseline: _Run,
     run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
-) -> list[Without]:
+) -> list[RemovedEntriesResult]:
     """Run the model again without each entry of LD_LIBRARY_PATH and LD_PRELOAD, and return the results.
 
     Return nothing if there is no problem that these entries may cause: no failure, and no driver library found by them.
@@ -234,7 +245,7 @@ def _resolve_again(
     is_driver_affected = any(
         resolution.path in library_path_files or resolution.via == PRELOAD
         for resolution in baseline.resolutions
-        if resolution.soname in DRIVERS
+        if resolution.soname in DRIVER_SONAMES
     )
     if not (
         baseline.failures
@@ -258,7 +269,9 @@ def _resolve_again(
         )
         if changed.opener is not None:
             instead = _list_instead(baseline, changed)
-            results.append(Without(variable, entries, changed.resolutions, changed.failures, instead))
+            results.append(
+                RemovedEntriesResult(variable, entries, changed.resolutions, changed.failures, instead)
+            )
     return results
 
 
@@ -275,7 +288,7 @@ def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
     return (" " if variable == PRELOAD else ":").join(remaining)
 
 
-def _list_instead(baseline: _Run, changed: _Run) -> tuple[Instead, ...]:
+def _list_instead(baseline: _Run, changed: _Run) -> tuple[ReplacedLibrary, ...]:
     """Return the files that differ between two runs, among loaded objects and paths that were tried."""
     path_by_name, changed_path_by_name = _map_names(baseline.process), _map_names(changed.process)
     loaded_paths = frozenset(path_by_name.values())
@@ -283,7 +296,7 @@ def _list_instead(baseline: _Run, changed: _Run) -> tuple[Instead, ...]:
         for tried in resolution.tried:
             path_by_name.setdefault(tried.path.rpartition("/")[2], tried.path)
     return tuple(
-        Instead(name, path, changed_path_by_name.get(name))
+        ReplacedLibrary(name, path, changed_path_by_name.get(name))
         for name, path in sorted(path_by_name.items())
         if "/" not in name
         and not _is_same_file(path, changed_path_by_name.get(name))
@@ -311,13 +324,13 @@ def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> Li
     paths = [tensorflow.framework, tensorflow.pywrap]
     for path in paths if kind == "framework" else reversed(paths):
         if path:
-            link = process.find(path) or process.add_object(path)
+            link = process.find_loaded_object(path) or process.add_object(path)
             if link is not None:
                 return link
     return None
 
 
-def find_libraries(
+def find_installed_libraries(
     system: System, python: PythonFacts, sonames: Sequence[str], process: Process
 ) -> tuple[FoundElsewhere, ...]:
     """Return the libraries in the usual folders that have the names of `sonames`, in any version."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts.network import Listening
+from tfdoctor.facts.network import ListeningPorts
 from tfdoctor.parse.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ MAX_TABLE_BYTES = 16 << 20
 """The largest number of bytes read from a table, enough for a hundred thousand sockets."""
 
 
-def probe_listening(system: System) -> Listening:
+def probe_listening(system: System) -> ListeningPorts:
     """Return the listening ports and the addresses in /proc/net.
 
     The ports are None if there is no readable table, as on Windows and macOS.
@@ -28,7 +28,7 @@ def probe_listening(system: System) -> Listening:
             ports = (ports or set()) | parse_listening_ports(text)
     addresses = parse_ipv4_addresses(_load_text(system, "/proc/net/fib_trie") or "")
     addresses |= parse_ipv6_addresses(_load_text(system, "/proc/net/if_inet6") or "")
-    return Listening(frozenset(ports) if ports is not None else None, frozenset(addresses))
+    return ListeningPorts(frozenset(ports) if ports is not None else None, frozenset(addresses))
 
 
 def _load_text(system: System, path: str) -> str | None:

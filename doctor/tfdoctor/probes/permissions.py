@@ -6,8 +6,8 @@ import dataclasses
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR, Fact, Known, LoaderFacts
-from tfdoctor.facts.python import Denied
+from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, Fact, Known, LoaderFacts
+from tfdoctor.facts.python import DeniedPath
 from tfdoctor.probes.processes import find_user_name
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
     problem_by_path: dict[str, str] = {}
     for resolution in (*facts.import_needs, *facts.resolutions):
         for tried in resolution.tried:
-            if tried.problem in (FOLDER_CLOSED, DENIED, NOEXEC_ERROR) and not resolution.ok:
+            if tried.problem in (FOLDER_DENIED, PERMISSION_DENIED, NOEXEC_ERROR) and not resolution.ok:
                 problem_by_path.setdefault(posixpath.normpath(tried.path), tried.problem)
     if not problem_by_path:
         return loader
     denied = tuple(
-        Denied(path, path, "noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
+        DeniedPath(path, path, "noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
         for path, problem in list(problem_by_path.items())[:MAX_FILES]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=denied))
 
 
-def explain_denied(system: System, path: str) -> Denied:
+def explain_denied(system: System, path: str) -> DeniedPath:
     """Return the file or parent folder that forbids reading `path`, with its owner and mode.
 
     This is the nearest path whose status can be read. The owner and mode are missing if there is none.
@@ -51,10 +51,10 @@ def explain_denied(system: System, path: str) -> Denied:
         current = posixpath.dirname(current)
         status = _load_status(system, current)
     if status is None:
-        return Denied(path, path)
+        return DeniedPath(path, path)
     uid, mode = status
     is_own = uid == system.platform.get("uid")
-    return Denied(path, current, owner=find_user_name(system, uid), own=is_own, mode=mode)
+    return DeniedPath(path, current, owner=find_user_name(system, uid), own=is_own, mode=mode)
 
 
 def _load_status(system: System, path: str) -> tuple[str, str] | None:

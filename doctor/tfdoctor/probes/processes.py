@@ -37,7 +37,7 @@ ID_TIMEOUT_S = 1.0
 """The time limit in seconds for the lookup of a user name: a directory service may not respond."""
 
 
-def identify(
+def identify_processes(
     system: System, processes: Iterable[SmiProcess], *, container: bool = False
 ) -> tuple[SmiProcess, ...]:
     """Return the processes with their user, state, program and container, as far as /proc shows them.

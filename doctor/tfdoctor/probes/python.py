@@ -23,7 +23,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.facts.imports import FileDifference, Shadow
-from tfdoctor.facts.python import Denied, Trouble, Unusable
+from tfdoctor.facts.python import DeniedPath, StartupFailure, UnusablePython
 from tfdoctor.probes.interpreter_startup import diagnose_startup
 from tfdoctor.probes.target import is_base_missing, query_python
 from tfdoctor.system.payloads import run_payload
@@ -33,7 +33,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdoctor.facts.python import Choice
+    from tfdoctor.facts.python import PythonChoice
     from tfdoctor.system import CommandResult, System
 
 # A pair in the dictionary of build_info.py: the value is a string, a name such as True, or a list.
@@ -50,7 +50,7 @@ _HEADER_SUFFIX = re.compile(r"^#define\s{1,8}TF_VERSION_SUFFIX\s{1,8}\"([^\"]{0,
 
 
 def probe(
-    system: System, choice: Choice, *, is_requested: bool, timeout: float
+    system: System, choice: PythonChoice, *, is_requested: bool, timeout: float
 ) -> tuple[Fact[PythonFacts], Fact[TensorFlowFacts]]:
     """Query the chosen interpreter, and return the facts about it and about its TensorFlow.
 
@@ -59,7 +59,9 @@ def probe(
     """
     python = choice.path
     if is_base_missing(choice):
-        return (_make_unusable_fact(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
+        return (
+            _make_unusable_fact(StartupFailure("base-gone", python, "leads to a Python that is gone")),
+        ) * 2
     start_time = time.monotonic()
     first_answer, result = query_python(system, python, timeout=timeout)
     answer = dict(first_answer)
@@ -89,7 +91,7 @@ def probe(
 
 def _diagnose_and_retry(
     system: System, python: str, first_result: CommandResult, remaining_s: float
-) -> tuple[Trouble | None, str, Mapping[str, Any]]:
+) -> tuple[StartupFailure | None, str, Mapping[str, Any]]:
     """Diagnose a Python that did not answer. If it was only too slow, query it again at the same time.
 
     Return (trouble or None, description of it, answer to the second query or an empty mapping).
@@ -111,9 +113,9 @@ def _diagnose_and_retry(
 
 def _make_unanswered_fact(
     system: System,
-    choice: Choice,
+    choice: PythonChoice,
     result: CommandResult,
-    trouble: Trouble | None,
+    trouble: StartupFailure | None,
     description: str,
     *,
     is_requested: bool,
@@ -141,10 +143,10 @@ def _is_in_environment(system: System, python: str) -> bool:
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
-def _make_unusable_fact(trouble: Trouble) -> Unusable:
+def _make_unusable_fact(trouble: StartupFailure) -> UnusablePython:
     """Return the fact about a Python that cannot be used."""
     details = "".join(f": {text}" for text in (trouble.detail, trouble.said) if text)
-    return Unusable(f"{trouble.path} {trouble.how}{details}", trouble.path, trouble)
+    return UnusablePython(f"{trouble.path} {trouble.how}{details}", trouble.path, trouble)
 
 
 def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
@@ -250,13 +252,13 @@ def _parse_owner(raw: Any) -> tuple[str, str]:
     return normalize_name(str(name)), clean_line(str(version))
 
 
-def _parse_denied(raw: object) -> tuple[Denied, ...]:
+def _parse_denied(raw: object) -> tuple[DeniedPath, ...]:
     """Return the paths that this user may not read, from the child's answer.
 
     Each entry is [path, path that forbids access, its owner, whether this user is the owner, its mode].
     """
     return tuple(
-        Denied(
+        DeniedPath(
             str(entry[0]),
             str(entry[1]),
             owner=clean_line(str(entry[2]), limit=64) if entry[2] is not None else None,

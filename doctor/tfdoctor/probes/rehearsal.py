@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import Absent, Fact, Known, Unknown
-from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
+from tfdoctor.facts.imports import ImportResult, RehearsalFacts
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.facts import PythonFacts
-    from tfdoctor.facts.imports import Oddity
+    from tfdoctor.facts.imports import RehearsalReason
     from tfdoctor.system import CommandResult, System
 
 
@@ -24,7 +24,7 @@ def probe(
     python: PythonFacts,
     modules: Sequence[tuple[str, Sequence[str]]],
     sources: Sequence[str],
-    oddities: Sequence[Oddity],
+    oddities: Sequence[RehearsalReason],
     keras: Sequence[str] = (),
     *,
     version: str = "",
@@ -75,16 +75,16 @@ def probe(
     )
 
 
-def _parse_results(answer: Mapping[str, Any], kind: str, count: int) -> list[Rehearsed]:
+def _parse_results(answer: Mapping[str, Any], kind: str, count: int) -> list[ImportResult]:
     """Return the results for the modules of one kind, up to the last one that the child process imported."""
     keys = (f"{kind}:{position}" for position in range(count))
     return [_parse_result(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 
 
-def _parse_result(raw: Mapping[str, Any]) -> Rehearsed:
+def _parse_result(raw: Mapping[str, Any]) -> ImportResult:
     """Parse the result of one import."""
     frames = raw.get("frames")
-    return Rehearsed(
+    return ImportResult(
         name=clean_line(str(raw.get("name", ""))),
         error=clean_line(str(raw.get("error", "")), limit=600),
         root=clean_line(str(raw.get("root") or ""), limit=600),
@@ -98,8 +98,8 @@ def _parse_result(raw: Mapping[str, Any]) -> Rehearsed:
     )
 
 
-def _make_crash_result(name: str, result: CommandResult) -> Rehearsed:
+def _make_crash_result(name: str, result: CommandResult) -> ImportResult:
     """Return the result for a module whose import ended the process."""
     last_lines = result.stderr.strip().splitlines()[-1:] or [""]
     message = f": {clean_line(last_lines[0])}" if last_lines[0] else ""
-    return Rehearsed(clean_line(name), f"the import {result.describe_end()}{message}", "crash")
+    return ImportResult(clean_line(name), f"the import {result.describe_end()}{message}", "crash")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts.python import PYTHON_OPTION
-from tfdoctor.probes.interpreter_selection import choose
-from tfdoctor.system.payloads import begin_payload, run_payload
+from tfdoctor.probes.interpreter_selection import choose_python
+from tfdoctor.system.payloads import run_payload, start_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.facts.python import Choice
+    from tfdoctor.facts.python import PythonChoice
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 FIRST_TRY_FRACTION = 0.5
@@ -28,14 +28,14 @@ def start_query(system: LiveSystem, requested: str | None, *, timeout: float) ->
 
     `timeout` is the time limit in seconds of all probes together. Raise UsageError if there is no Python to run.
     """
-    choice = choose(system, requested)
+    choice = choose_python(system, requested)
     if not is_base_missing(choice):
-        begin_payload(system, choice.path, "target", timeout=compute_timeout(timeout) * FIRST_TRY_FRACTION)
+        start_payload(system, choice.path, "target", timeout=compute_timeout(timeout) * FIRST_TRY_FRACTION)
 
 
-def is_base_missing(chosen: Choice) -> bool:
+def is_base_missing(choice: PythonChoice) -> bool:
     """Return whether the requested Python cannot run, because the Python that it links to does not exist."""
-    return any(lost.variable == PYTHON_OPTION for lost in chosen.lost)
+    return any(lost.variable == PYTHON_OPTION for lost in choice.lost)
 
 
 def query_python(system: System, python: str, *, timeout: float) -> tuple[Mapping[str, Any], CommandResult]:

@@ -13,7 +13,7 @@ from tfdoctor.parse.nvcc import parse_nvcc
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
-XLA_FOLDER = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
+XLA_FOLDER_OPTION = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
 """The option in XLA_FLAGS that names the folder in which XLA first searches for libdevice and ptxas."""
 
 
@@ -27,7 +27,7 @@ def probe(system: System) -> tuple[CudaToolkit, ...]:
         folders += [f"/usr/local/{name}" for name in system.listdir("/usr/local") if name.startswith("cuda")]
     folders += [system.env[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT") if system.env.get(name)]
     folders += ["/opt/cuda", "/usr/lib/cuda"]
-    match = XLA_FOLDER.search(system.env.get("XLA_FLAGS", ""))
+    match = XLA_FOLDER_OPTION.search(system.env.get("XLA_FLAGS", ""))
     if match is not None:
         folders.append(match[1] if match[1].startswith("/") else f"{system.cwd.rstrip('/')}/{match[1]}")
     toolkits: dict[str, CudaToolkit] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench import describe_first_calls, format_duration
 from tfdoctor.findings import Remedy, Severity
-from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, format_mark, print_remedy
+from tfdoctor.render.finding import SEVERITY_STATUS, format_mark, make_finding_json, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line, join_words
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNITS",
-    "bench_json",
     "format_duration",
     "format_link",
     "format_size",
     "format_title",
     "group_curves",
+    "make_bench_json",
     "render_bench",
 ]
 
@@ -265,7 +265,7 @@ def _format_scaling(scaling: Scaling) -> str:
     )
 
 
-def bench_json(bench: Bench) -> dict[str, Any]:
+def make_bench_json(bench: Bench) -> dict[str, Any]:
     """Return the document that `bench --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -362,7 +362,7 @@ def bench_json(bench: Bench) -> dict[str, Any]:
             for item in bench.links
         ],
         "comparison": _make_comparison_json(bench),
-        "findings": [finding_json(finding) for finding in bench.findings],
+        "findings": [make_finding_json(finding) for finding in bench.findings],
         "plots": list(bench.plots),
     }
 

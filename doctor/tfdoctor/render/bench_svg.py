@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench import Bench, Crossover, Timed
 
-__all__ = ["bench_svg"]
+__all__ = ["make_bench_svg"]
 
-CHART_WIDTH, PANEL, LEFT, RIGHT, TOP = 760, 250, 70, 24, 60
+CHART_WIDTH, PANEL_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN = 760, 250, 70, 24, 60
 """The size of the chart and the height of a panel, then the left, right and top margins, in pixels."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 """Dash patterns, for readers who cannot tell the colours apart."""
-SHAPE = (
+BASE_STYLE = (
     "text{font:12px sans-serif}.title{font-size:14px;font-weight:600}.head{font-weight:600}"
     ".grid{stroke-width:1}.mark{stroke-dasharray:3 3}.limit{stroke-width:1.5;fill:none}"
 )
-LIGHT = "text{fill:#1f2328}.page{fill:#ffffff}.grid{stroke:#d0d7de}.mark,.limit{stroke:#1f2328}"
-DARK = "text{fill:#e6edf3}.page{fill:#0d1117}.grid{stroke:#30363d}.mark,.limit{stroke:#e6edf3}"
+LIGHT_STYLE = "text{fill:#1f2328}.page{fill:#ffffff}.grid{stroke:#d0d7de}.mark,.limit{stroke:#1f2328}"
+DARK_STYLE = "text{fill:#e6edf3}.page{fill:#0d1117}.grid{stroke:#30363d}.mark,.limit{stroke:#e6edf3}"
 STYLES = {
-    "auto": f"{SHAPE}{LIGHT}@media(prefers-color-scheme:dark){{{DARK}}}",
-    "light": SHAPE + LIGHT,
-    "dark": SHAPE + DARK,
+    "auto": f"{BASE_STYLE}{LIGHT_STYLE}@media(prefers-color-scheme:dark){{{DARK_STYLE}}}",
+    "light": BASE_STYLE + LIGHT_STYLE,
+    "dark": BASE_STYLE + DARK_STYLE,
 }
 LIMIT_DASHES = ("1 3", "1 6", "1 9", "4 2 1 2", "7 2 1 2")
 """Dash patterns of the limits, which all have the same colour."""
 
 
-def bench_svg(bench: Bench, style: str = "auto") -> str:
+def make_bench_svg(bench: Bench, style: str = "auto") -> str:
     """Return the SVG, with one panel of seconds over size for each kind of work. All external text is escaped.
 
     `style` is "light", "dark", or "auto" for the reader's preference.
@@ -56,11 +56,11 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
     if bench.stopped:
         headline = f"It ended before its time. {headline}"
     title_lines = textwrap.wrap(clean_line(headline, limit=1000), 84)[:5] or [""]
-    parts, top = [], TOP + 18 * (len(title_lines) - 1)
+    parts, top = [], TOP_MARGIN + 18 * (len(title_lines) - 1)
     for kind, runs_by_title in panels.items():
         panel, legend_rows = _draw_panel(bench, kind, runs_by_title, top)
         parts += panel
-        top += PANEL + 18 * legend_rows + 56
+        top += PANEL_HEIGHT + 18 * legend_rows + 56
     title_rows = "".join(
         f'<text class="title" x="16" y="{26 + 18 * row}">{escape(line)}</text>'
         for row, line in enumerate(title_lines)
@@ -80,32 +80,34 @@ def _draw_panel(
     """Return the SVG elements of a panel, and the number of rows in its legend."""
     pieces = [run for line in runs_by_title.values() for run in line]
     seconds = [value for run in pieces if run.seconds for value in (run.seconds.low, run.seconds.high)]
-    x = _Axis([float(run.size) for run in pieces], LEFT, CHART_WIDTH - RIGHT)
+    x = _Axis([float(run.size) for run in pieces], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN)
     y = _Axis(
         [_round_to_tick(min(seconds), down=True), _round_to_tick(max(seconds), down=False)],
-        top + PANEL,
+        top + PANEL_HEIGHT,
         top + 8,
     )
-    elements = [f'<text class="head" x="{LEFT}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>']
-    for tick in y.decades():
+    elements = [
+        f'<text class="head" x="{LEFT_MARGIN}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>'
+    ]
+    for tick in y.list_ticks():
         offset = y.locate(tick)
         elements.append(
-            f'<line class="grid" x1="{LEFT}" x2="{CHART_WIDTH - RIGHT}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
+            f'<line class="grid" x1="{LEFT_MARGIN}" x2="{CHART_WIDTH - RIGHT_MARGIN}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
         )
         elements.append(
-            f'<text x="{LEFT - 8}" y="{offset + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
+            f'<text x="{LEFT_MARGIN - 8}" y="{offset + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
         )
     sizes = sorted({run.size for run in pieces})
     for size in sizes:
         offset = x.locate(size)
         elements.append(
-            f'<line class="grid" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
+            f'<line class="grid" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
         )
         elements.append(
-            f'<text x="{offset:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{format_size(size)}</text>'
+            f'<text x="{offset:.1f}" y="{top + PANEL_HEIGHT + 16}" text-anchor="middle">{format_size(size)}</text>'
         )
     elements.append(
-        f'<text x="{CHART_WIDTH - RIGHT}" y="{top + PANEL + 32}" text-anchor="end">'
+        f'<text x="{CHART_WIDTH - RIGHT_MARGIN}" y="{top + PANEL_HEIGHT + 32}" text-anchor="end">'
         f"{escape(UNITS[pieces[0].workload])} (log)</text>"
     )
     labels = [*runs_by_title]
@@ -115,7 +117,7 @@ def _draw_panel(
         if len(visible) < 2:  # far below all measured times
             continue
         elements.append(f'<polyline class="limit" points="{" ".join(visible)}" stroke-dasharray="{dash}"/>')
-        offset = top + PANEL + 36 + 18 * len(labels)
+        offset = top + PANEL_HEIGHT + 36 + 18 * len(labels)
         elements.append(
             f'<line class="limit" x1="16" x2="44" y1="{offset}" y2="{offset}" stroke-dasharray="{dash}"/>'
             f'<text x="52" y="{offset + 4}">{escape(label)}</text>'
@@ -124,7 +126,7 @@ def _draw_panel(
     for number, (title, line) in enumerate(runs_by_title.items()):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
         elements += _draw_line(line, x, y, colour, dash)
-        legend_y = top + PANEL + 36 + 18 * number
+        legend_y = top + PANEL_HEIGHT + 36 + 18 * number
         elements.append(
             f'<line x1="16" x2="44" y1="{legend_y}" y2="{legend_y}" stroke="{colour}" stroke-width="3" '
             f'stroke-dasharray="{dash}"/><text x="52" y="{legend_y + 4}">{escape(title)}</text>'
@@ -146,10 +148,10 @@ def _draw_crossovers(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
     for index, ((size, dtype), devices) in enumerate(by_crossover.items()):
         offset = x.locate(size)
         # Put the label on the side of the line that has more space.
-        fits_right = offset < (LEFT + CHART_WIDTH - RIGHT) / 2
+        fits_right = offset < (LEFT_MARGIN + CHART_WIDTH - RIGHT_MARGIN) / 2
         anchor = f'x="{offset + 4:.1f}"' if fits_right else f'x="{offset - 4:.1f}" text-anchor="end"'
         elements.append(
-            f'<line class="mark" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
+            f'<line class="mark" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
             f'<text {anchor} y="{top + 20 + 15 * index}">'
             f"{escape(join_words(devices))}{dtype} faster from {format_size(size)}</text>"
         )
@@ -263,7 +265,7 @@ class _Axis:
         fraction = math.log(value / self.low) / math.log(self.high / self.low)
         return self._start + (self._end - self._start) * fraction
 
-    def decades(self) -> list[float]:
+    def list_ticks(self) -> list[float]:
         """Return the ticks: the powers of ten in range, and 2 and 5 times each of them if the range is small."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         steps = (1,) if self.high / self.low > 300 else (1, 2, 5)

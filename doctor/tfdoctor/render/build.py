@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.dockerfile.emit import VOLUME, format_run_command
+from tfdoctor.dockerfile.emit import CUDA_CACHE_VOLUME, format_run_command
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
-from tfdoctor.render.plan import option_json, show_option, size_text
+from tfdoctor.render.plan import format_bytes, make_option_json, print_option
 from tfdoctor.render.screen import print_more_commands
-from tfdoctor.render.verify import verification_json
+from tfdoctor.render.verify import make_verification_json
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option
 
-__all__ = ["build_json", "render_built", "render_context", "render_dry_run"]
+__all__ = ["make_build_json", "render_built", "render_context", "render_dry_run"]
 
 
-def render_dry_run(made: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
+def render_dry_run(image: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
     """Return the plan on one screen, or the whole plan with its Dockerfile if `whole` is set."""
     out = Page(width, coloured=colour)
-    show_option(out, made.option, whole=whole)
+    print_option(out, image.option, whole=whole)
     out.print()
     if whole:
-        return f"{out.text}\nNothing was built. This would be {made.tag}:\n\n{made.context.dockerfile}"
-    print_hanging(out, Text(""), f"Nothing was built. This would be {clean_line(made.tag)}. To build it:")
-    print_commands(out, [made.command], 4, style="bold", broken=True)
+        return f"{out.text}\nNothing was built. This would be {image.tag}:\n\n{image.context.dockerfile}"
+    print_hanging(out, Text(""), f"Nothing was built. This would be {clean_line(image.tag)}. To build it:")
+    print_commands(out, [image.command], 4, style="bold", broken=True)
     print_hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
-    print_commands(out, [f"docker rmi {clean_line(made.tag)}"], 4, broken=True)
+    print_commands(out, [f"docker rmi {clean_line(image.tag)}"], 4, broken=True)
     out.print()
     print_more_commands(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])
     return out.text
@@ -45,7 +45,7 @@ def render_context(
     image: EmittedImage,
     *,
     replaced: Sequence[str],
-    kept: Sequence[str],
+    unchanged: Sequence[str],
     dry_run: bool,
 ) -> str:
     """Return the files in the build folder and the command that builds the image.
@@ -53,8 +53,8 @@ def render_context(
     `replaced` and `kept` are the files that were overwritten and those that were already up to date. With
     `dry_run` nothing was written, and the text says what the folder would contain.
     """
-    new_files = [name for name in files if name not in replaced and name not in kept]
-    parts = [("new", new_files), ("replaced", replaced), ("unchanged", kept)]
+    new_files = [name for name in files if name not in replaced and name not in unchanged]
+    parts = [("new", new_files), ("replaced", replaced), ("unchanged", unchanged)]
     file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in parts if names)
     head = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
     return (
@@ -65,21 +65,21 @@ def render_context(
     )
 
 
-def render_built(option: Option, made: TargetImage, size: int, seconds: float, *, user: str = "") -> str:
+def render_built(option: Option, image: TargetImage, size: int, seconds: float, *, user: str = "") -> str:
     """Return a summary of the image, and how to run and remove it.
 
     `size` is in bytes; `user` is passed to `format_run_command`.
     """
     name = option.base.image if option.base is not None else ""
     return (
-        f"Built {made.name} ({size_text(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
+        f"Built {image.name} ({format_bytes(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
         f"{option.tensorflow}, Python {option.python}, CUDA {option.cuda}.\n"
-        f"Run it:     {format_run_command(made, user=user)}\n"
-        f"Remove it:  {made.program} rmi {made.name}   (and what it kept: {made.program} volume rm {VOLUME})\n"
+        f"Run it:     {format_run_command(image, user=user)}\n"
+        f"Remove it:  {image.program} rmi {image.name}   (and what it kept: {image.program} volume rm {CUDA_CACHE_VOLUME})\n"
     )
 
 
-def build_json(
+def make_build_json(
     option: Option,
     dockerfile: str,
     image: dict[str, Any] | None = None,
@@ -91,8 +91,8 @@ def build_json(
     """
     return {
         "schema_version": 1,
-        "plan": option_json(option, 1),
+        "plan": make_option_json(option, 1),
         "dockerfile": dockerfile,
         "image": image,
-        "verification": verification_json(verification) if verification is not None else None,
+        "verification": make_verification_json(verification) if verification is not None else None,
     }

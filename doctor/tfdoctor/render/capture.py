@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_capture_json", "render_captured"]
 
-KINDS = {
+KIND_NAMES = {
     "address": ("IP address", "IP addresses"),
     "email": ("e-mail address", "e-mail addresses"),
     "host": ("host or domain", "hosts and domains"),
@@ -61,7 +61,7 @@ def render_captured(
     """
     name, inspected = clean_line(target), manifest["looked_at"]
     replaced = [
-        format_count(entry["distinct"], *KINDS.get(kind, (kind, kind)))
+        format_count(entry["distinct"], *KIND_NAMES.get(kind, (kind, kind)))
         for kind, entry in manifest["replaced"].items()
     ]
     lines = [

@@ -14,13 +14,13 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.cluster import ClusterAnswer, Fault, Member
+    from tfdoctor.cluster import ClusterEvaluation, Fault, Member
 
-__all__ = ["cluster_json", "render_cluster"]
+__all__ = ["make_cluster_json", "render_cluster"]
 
-FAULTS, TASKS = 3, 6
+MAX_FAULTS, MAX_TASKS = 3, 6
 """The largest numbers of faults and of tasks that are listed without -v."""
-STATES = {
+UNREACHABLE_TEXTS = {
     "refused": "refused",
     "timeout": "timed out",
     "no-such-name": "no such name",
@@ -30,7 +30,7 @@ STATES = {
 
 
 def render_cluster(
-    answers: Sequence[ClusterAnswer], *, verbose: bool = False, width: int = 80, colour: bool = False
+    answers: Sequence[ClusterEvaluation], *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """Return the summary, the faults with their fixes, and the tasks of each cluster."""
     out = Page(width, coloured=colour)
@@ -41,20 +41,20 @@ def render_cluster(
     return out.text
 
 
-def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
+def _print_answer(out: Page, answer: ClusterEvaluation, *, verbose: bool) -> None:
     worst = max((fault.severity for fault in answer.faults), default=None)
     status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    if answer.written.jobs is None and not answer.faults:
+    if answer.specification.jobs is None and not answer.faults:
         status_mark = format_mark(SEVERITY_STATUS[Severity.INFO])
     print_hanging(out, status_mark, answer.summary)
     faults = sorted(answer.faults, key=lambda fault: -fault.severity)
-    shown_faults = faults if verbose else faults[:FAULTS]
+    shown_faults = faults if verbose else faults[:MAX_FAULTS]
     for fault in shown_faults:
         out.print()
         _print_fault(out, fault)
     if len(faults) > len(shown_faults):
         out.print(Text(f"  and {len(faults) - len(shown_faults)} more findings: -v"))
-    members = answer.members if verbose else answer.members[:TASKS]
+    members = answer.members if verbose else answer.members[:MAX_TASKS]
     if members:
         out.print()
     task_width = max((len(_format_task(member)) for member in members), default=0)
@@ -62,7 +62,7 @@ def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
         print_hanging(
             out,
             Text(f"  {_format_task(member):{task_width}}  "),
-            _describe_state(member, connected=answer.connected),
+            _describe_state(member, connected=answer.has_connections),
         )
     if len(answer.members) > len(members):
         out.print(Text(f"  and {len(answer.members) - len(members)} more tasks: -v"))
@@ -80,26 +80,26 @@ def _print_fault(out: Page, fault: Fault) -> None:
 
 def _format_task(member: Member) -> str:
     name = clean_line(str(member.task), limit=40)
-    return f"{name} (this)" if member.self else name
+    return f"{name} (this)" if member.is_self else name
 
 
 def _describe_state(member: Member, *, connected: bool) -> str:
     """Return the address of a member, and whether it answers or something listens there."""
     address = clean_line(member.address, limit=70)
-    if member.reachable:
+    if member.is_reachable:
         return f"{address}  answers"
-    if member.reachable is False and member.self and member.why == "refused":
+    if member.is_reachable is False and member.is_self and member.failure == "refused":
         return f"{address}  not started yet: nothing listens there"
-    if member.reachable is False:
-        return f"{address}  {STATES.get(member.why or '', 'not reached')}"
+    if member.is_reachable is False:
+        return f"{address}  {UNREACHABLE_TEXTS.get(member.failure or '', 'not reached')}"
     if connected:
         return f"{address}  not known{f': {clean_line(member.detail, limit=120)}' if member.detail else ''}"
-    if member.listening is not None:
-        return f"{address}  {'something listens here' if member.listening else 'nothing listens here yet'}"
+    if member.is_listening is not None:
+        return f"{address}  {'something listens here' if member.is_listening else 'nothing listens here yet'}"
     return address
 
 
-def cluster_json(answers: Sequence[ClusterAnswer]) -> dict[str, Any]:
+def make_cluster_json(answers: Sequence[ClusterEvaluation]) -> dict[str, Any]:
     """Return the document that `cluster --json` prints, for the first cluster.
 
     If a Python file has several clusters, the others are in the `others` of the document.
@@ -112,22 +112,22 @@ def cluster_json(answers: Sequence[ClusterAnswer]) -> dict[str, Any]:
     }
 
 
-def _make_answer_json(answer: ClusterAnswer) -> dict[str, Any]:
-    written = answer.written
+def _make_answer_json(answer: ClusterEvaluation) -> dict[str, Any]:
+    written = answer.specification
     return {
         "source": answer.source,
         "line": written.line,
         "summary": answer.summary,
-        "cluster": written.shown,
+        "cluster": written.raw_cluster,
         "task": {"type": answer.task.type, "index": answer.task.index} if answer.task else None,
         "members": [
             {
                 "task": str(member.task),
                 "address": member.address,
-                "self": member.self,
-                "reachable": member.reachable,
-                "why": member.why,
-                "listening": member.listening,
+                "self": member.is_self,
+                "reachable": member.is_reachable,
+                "why": member.failure,
+                "listening": member.is_listening,
             }
             for member in answer.members
         ],

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
-from tfdoctor.report.diff import Matters
+from tfdoctor.report.diff import Importance
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.report.diff import Comparison, Difference
 
-MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
-STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: ""}
+MARKS = {Importance.EXPLAINS: "✗", Importance.MATTERS: "!", Importance.LITTLE: "–"}
+STYLES = {Importance.EXPLAINS: "bold red", Importance.MATTERS: "yellow", Importance.LITTLE: ""}
 MAX_ROWS = 25
 """The largest number of differences without -v."""
 MAX_TEXT_CHARS = 240
@@ -36,7 +36,7 @@ def render_comparison(
     )
     for text in _list_notes(comparison):
         print_hanging(out, Text("  "), clean_line(text))
-    differences = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
+    differences = [d for d in comparison.differences if verbose or d.importance is not Importance.LITTLE]
     listed = differences if verbose else differences[:MAX_ROWS]
     for difference in listed:
         _print_difference(out, difference, whole=verbose)
@@ -44,7 +44,7 @@ def render_comparison(
         print_hanging(out, Text("  "), "Nothing that was compared differs.")
     elif not differences:
         print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
-    explained = any(d.matters is Matters.EXPLAINS for d in comparison.differences)
+    explained = any(d.importance is Importance.EXPLAINS for d in comparison.differences)
     if comparison.new_codes and not explained:
         codes = ", ".join(comparison.new_codes)
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
@@ -71,12 +71,12 @@ def _list_notes(comparison: Comparison) -> list[str]:
 
 
 def _print_difference(out: Page, difference: Difference, *, whole: bool) -> None:
-    mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
+    mark = Text(f"  {MARKS[difference.importance]} ", style=STYLES[difference.importance])
     limit = 2000 if whole else MAX_TEXT_CHARS
-    was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.now))
+    was, now = (clean_line(text, limit=limit) for text in (difference.old_value, difference.new_value))
     text = f"{was} → {now}"
-    if difference.lost or difference.added:
-        parts = (("without ", difference.lost), ("now with ", difference.added))
+    if difference.removed_items or difference.added_items:
+        parts = (("without ", difference.removed_items), ("now with ", difference.added_items))
         text = "; ".join(
             f"{label}{clean_line(', '.join(names), limit=limit)}" for label, names in parts if names
         )
@@ -84,7 +84,7 @@ def _print_difference(out: Page, difference: Difference, *, whole: bool) -> None
     print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{explained}")
 
 
-def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
+def make_comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
     """Return the fields that `check --against --json` adds to the report."""
     return {
         "against": {
@@ -101,9 +101,9 @@ def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
             {
                 "name": difference.name,
                 "area": difference.area,
-                "was": difference.was,
-                "is": difference.now,
-                "matters": difference.matters.value,
+                "was": difference.old_value,
+                "is": difference.new_value,
+                "matters": difference.importance.value,
                 "explains": list(difference.findings),
             }
             for difference in comparison.differences

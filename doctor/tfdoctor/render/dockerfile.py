@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Severity, Status
 from tfdoctor.render.finding import (
     SEVERITY_STATUS,
-    finding_json,
     format_mark,
+    make_finding_json,
     print_evidence,
     print_meaning,
     print_remedy,
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.compose import ContainerStart
     from tfdoctor.findings import Finding
 
-__all__ = ["make_dockerfile_json", "render_judged", "render_services", "services_json"]
+__all__ = ["make_dockerfile_json", "make_services_json", "render_dockerfile_report", "render_services"]
 
 
-def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
+def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
     """Return the document that `build --check --json` prints.
 
     It lists all stages of the file; the `counts` of a stage says whether it is part of the image.
     """
-    chain_indexes = {stage.index for stage in judged.file.chain}
-    tensorflow, base = judged.tensorflow, judged.subject.base
+    chain_indexes = {stage.index for stage in report.file.chain}
+    tensorflow, base = report.tensorflow, report.subject.base
     return {
         "schema_version": SCHEMA_VERSION,
-        "file": judged.name,
+        "file": report.name,
         "stages": [
             {
                 "name": stage.name or None,
@@ -45,7 +45,7 @@ def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
                 "image": stage.base,
                 "counts": stage.index in chain_indexes,
             }
-            for stage in judged.file.stages
+            for stage in report.file.stages
         ],
         "base": {
             "image": base.reference,
@@ -65,33 +65,33 @@ def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
             "line": tensorflow.line,
         },
         "verdict": {
-            "gpu_usable": judged.verdict.gpu_usable,
-            "cause": judged.verdict.cause.value if judged.verdict.cause is not None else None,
-            "summary": judged.verdict.summary,
+            "gpu_usable": report.verdict.gpu_usable,
+            "cause": report.verdict.cause.value if report.verdict.cause is not None else None,
+            "summary": report.verdict.summary,
         },
-        "findings": [finding_json(finding) for finding in judged.findings],
+        "findings": [make_finding_json(finding) for finding in report.findings],
     }
 
 
-def render_judged(judged: DockerfileReport, *, width: int = 80, colour: bool = False) -> str:
+def render_dockerfile_report(report: DockerfileReport, *, width: int = 80, colour: bool = False) -> str:
     """Return the result of the check as text, at most `width` columns wide. Commands are not wrapped."""
     out = Page(width, coloured=colour)
-    for label, text in _list_facts(judged):
+    for label, text in _list_facts(report):
         print_hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[judged.verdict.gpu_usable]
-    print_hanging(out, format_mark(status), clean_line(judged.verdict.summary), style="bold")
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[report.verdict.gpu_usable]
+    print_hanging(out, format_mark(status), clean_line(report.verdict.summary), style="bold")
     shown_commands: set[tuple[str, ...]] = set()
-    for finding in judged.findings:
+    for finding in report.findings:
         _print_finding(out, finding, shown_commands)
-    if any(finding.severity > Severity.INFO for finding in judged.findings):
+    if any(finding.severity > Severity.INFO for finding in report.findings):
         out.print()
-        code = judged.findings[0].code
+        code = report.findings[0].code
         out.print(Text("Next: ") + Text(f"tfdoctor explain {code}"))
     return out.text
 
 
-def services_json(
+def make_services_json(
     file: str, rows: Sequence[tuple[ContainerStart, DockerfileReport | None, str]]
 ) -> dict[str, Any]:
     """Return the JSON document of several containers (docs/schemas/build_check_services.schema.json).
@@ -123,7 +123,7 @@ def render_services(
 ) -> str:
     """Return the checks of all containers as text, one after the other.
 
-    `rows` is the same as for `services_json`.
+    `rows` is the same as for `make_services_json`.
     """
     parts = []
     for start, judged, reason in rows:
@@ -141,7 +141,9 @@ def render_services(
             print_hanging(
                 out, format_mark(Status.WARNING), clean_line(f"Not checked: {reason}."), style="bold"
             )
-        parts.append(out.text + (render_judged(judged, width=width, colour=colour) if judged else ""))
+        parts.append(
+            out.text + (render_dockerfile_report(judged, width=width, colour=colour) if judged else "")
+        )
     return "\n".join(parts)
 
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.explain import next_command
+from tfdoctor.explain import choose_next_command
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
 from tfdoctor.render.screen import print_more_commands
@@ -33,17 +33,17 @@ MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
 
 
-def explanation_json(found: Explanation) -> dict[str, Any]:
+def make_explanation_json(explanation: Explanation) -> dict[str, Any]:
     """Return the document that `explain --json` prints. Its structure is the same for every query."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "query": found.query,
-        "rules": [_make_rule_json(rule) for rule in found.rules],
+        "query": explanation.query,
+        "rules": [_make_rule_json(rule) for rule in explanation.rules],
         "causes": [
             {"cause": entry.cause.value, "meaning": entry.meaning, "rules": list(entry.codes)}
-            for entry in found.causes
+            for entry in explanation.causes
         ],
-        "related": [rule.code for rule in found.related],
+        "related": [rule.code for rule in explanation.related],
     }
 
 
@@ -66,7 +66,7 @@ def render_explanation(
     Unless `whole` is set, the text is shortened to one screen.
     """
     text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
-    if command := next_command(explanation):
+    if command := choose_next_command(explanation):
         print_more_commands(footer, "What to type here", [(command, "")])
     if (
         whole
@@ -223,11 +223,11 @@ def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[Rendera
 
 def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> Iterable[RenderableType]:
     """Yield the entry of a retired rule, and the rules that replace it."""
-    yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.since}")
+    yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.removed_in}")
     yield Text(retired.title)
     yield Text("")
     replacement = f" {' and '.join(rule.code for rule in replacements)} {'tell' if len(replacements) > 1 else 'tells'} it now."
-    yield Text(retired.why + (replacement if replacements else " Nothing reports it now."))
+    yield Text(retired.reason + (replacement if replacements else " Nothing reports it now."))
     yield Text("")
 
 

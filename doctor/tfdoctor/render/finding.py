@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SEVERITY_STATUS",
-    "finding_json",
     "format_mark",
+    "make_finding_json",
     "print_evidence",
     "print_explanation",
     "print_meaning",
@@ -73,7 +73,7 @@ def format_mark(status: Status, label: str = "") -> Text:
     return Text(f"{MARKS[status]} {label}", style=STYLES[status])
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
+def make_finding_json(finding: Finding) -> dict[str, Any]:
     """Return a finding as the JSON schemas define it."""
     return {
         "code": finding.code,

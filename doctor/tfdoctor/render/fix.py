@@ -10,7 +10,7 @@ from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Severity
-from tfdoctor.render.finding import finding_json
+from tfdoctor.render.finding import make_finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
@@ -21,7 +21,7 @@ from tfdoctor.render.paragraphs import (
     print_hanging,
     shorten_text,
 )
-from tfdoctor.render.report import report_json
+from tfdoctor.render.report import make_report_json
 from tfdoctor.render.screen import ROOT_NOTE, format_count
 from tfdoctor.text import clean, clean_line
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.history.journal import UndoResult
     from tfdoctor.environment.models import Attempt, FixResult, Unfixed
 
-__all__ = ["fix_json", "render_fix", "render_undo", "undo_json"]
+__all__ = ["make_fix_json", "make_undo_json", "render_fix", "render_undo"]
 
 MARKS = {
     FixStatus.PLANNED: ("→", "bold"),
@@ -45,8 +45,8 @@ MARKS = {
 def render_fix(
     result: FixResult,
     *,
-    dry: bool,
-    asking: bool = False,
+    is_plan: bool,
+    asks_next: bool = False,
     verbose: bool = False,
     quiet: bool = False,
     width: int = 80,
@@ -54,15 +54,15 @@ def render_fix(
 ) -> str:
     """Return the plan or the result of `fix` as text.
 
-    `dry` means that the result is only a plan, and `asking` that the user is then asked whether to apply it. The
+    `dry` means that the result is only a plan, and `asks_next` that the user is then asked whether to apply it. The
     text is shortened to one screen unless `verbose` is set.
     """
     for level in range(1 if verbose or quiet else 4):
         out = Page(width, coloured=colour)
         if not quiet:
-            _print_details(out, result, dry=dry, verbose=verbose, level=level)
+            _print_details(out, result, dry=is_plan, verbose=verbose, level=level)
             out.print()
-        _print_conclusion(out, result, dry=dry, asking=asking)
+        _print_conclusion(out, result, dry=is_plan, asking=asks_next)
         if out.height <= SCREEN_LINES:
             break
     return out.text
@@ -73,7 +73,7 @@ def _print_details(out: Page, result: FixResult, *, dry: bool, verbose: bool, le
 
     `level` says how much the text is shortened, from 0 (not at all) to 3.
     """
-    note = " (as activating it sets the variables)" if result.activated else ""
+    note = " (as activating it sets the variables)" if result.is_activated else ""
     print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{note}"))
     for sentence in result.recovered:
         print_hanging(out, Text("  "), clean_line(sentence, limit=1000))
@@ -130,7 +130,7 @@ def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, m
     mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
     out.print()
     print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    reason = "What fix could do did not help. Decide what else to do:" if tried else unfixed.why
+    reason = "What fix could do did not help. Decide what else to do:" if tried else unfixed.reason
     print_hanging(out, Text("          "), clean_line(reason, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
         _print_text(out, remedy.text, max_lines)
@@ -213,12 +213,12 @@ def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) 
                 print_hanging(
                     out, Text("! ", style="yellow"), clean_line(f"computing on it: {line}", limit=600)
                 )
-    if result.fixed:
+    if result.fixed_count:
         environment = result.environment
         if any(
             isinstance(step, SHELL_STEPS)
             for attempt in result.attempts
-            if attempt.ok
+            if attempt.is_fixed
             for step in attempt.candidate.steps
         ):
             activate_command = (
@@ -237,21 +237,21 @@ def _print_command(out: Page, text: str, command: str) -> None:
     out.print(line, wrap=False)
 
 
-def render_undo(prefix: str, undone: UndoResult, *, width: int = 80, colour: bool = False) -> str:
+def render_undo(prefix: str, result: UndoResult, *, width: int = 80, colour: bool = False) -> str:
     """Return what `fix --undo` reverted, as text."""
     out = Page(width, coloured=colour)
-    if not undone.entries:
+    if not result.entries:
         print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
         return out.text
-    for entry in undone.entries:
+    for entry in result.entries:
         codes = ", ".join(entry.codes)
         text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
         print_hanging(out, Text(f"✓ {codes}  ", style="green"), text)
-    count = undone.restored
+    count = result.restored
     print_hanging(
         out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored.")
     )
-    for path in undone.kept:
+    for path in result.unrestored:
         print_hanging(
             out, Text("! ", style="yellow"), clean_line(f"left alone, because it was changed since: {path}")
         )
@@ -261,12 +261,12 @@ def render_undo(prefix: str, undone: UndoResult, *, width: int = 80, colour: boo
 # ---------------------------------------------------------------- JSON
 
 
-def fix_json(result: FixResult) -> dict[str, Any]:
+def make_fix_json(result: FixResult) -> dict[str, Any]:
     """Return the JSON document of a run of `fix`, or of its plan."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": result.environment.prefix,
-        "activated": result.activated,
+        "activated": result.is_activated,
         "repairs": [
             {
                 "code": attempt.candidate.finding.code,
@@ -281,15 +281,16 @@ def fix_json(result: FixResult) -> dict[str, Any]:
             for attempt in result.attempts
         ],
         "left": [
-            {"why": unfixed.why, "finding": finding_json(unfixed.finding)} for unfixed in result.unfixed
+            {"why": unfixed.reason, "finding": make_finding_json(unfixed.finding)}
+            for unfixed in result.unfixed
         ],
         "recovered": list(result.recovered),
         "undone": None,
-        "check": report_json(result.after),
+        "check": make_report_json(result.after),
     }
 
 
-def undo_json(prefix: str, undone: UndoResult) -> dict[str, Any]:
+def make_undo_json(prefix: str, result: UndoResult) -> dict[str, Any]:
     """Return the JSON document of a run of `fix --undo`."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -306,10 +307,10 @@ def undo_json(prefix: str, undone: UndoResult) -> dict[str, Any]:
                     "when": entry.when,
                     "changes": entry.changes,
                 }
-                for entry in undone.entries
+                for entry in result.entries
             ],
-            "restored": undone.restored,
-            "kept": list(undone.kept),
+            "restored": result.restored,
+            "kept": list(result.unrestored),
         },
         "check": None,
     }

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tfdoctor.fleet import Fleet, FleetFinding, FleetHost, Group
     from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["COLUMNS", "fleet_json", "format_cell", "redact_fleet", "render_fleet", "state_word"]
+__all__ = ["COLUMNS", "format_cell", "format_state", "make_fleet_json", "redact_fleet", "render_fleet"]
 
-FINDINGS, GROUPS = 4, 5
+MAX_FINDINGS, MAX_GROUPS = 4, 5
 """The largest numbers of findings and of groups that are listed without -v."""
 COLUMNS = {
     "driver": ("driver",),
@@ -36,15 +36,15 @@ COLUMNS = {
     "OS": ("system",),
 }
 """The columns of the grid, and the areas that each of them covers."""
-STATES = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
+STATE_TEXTS = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
 """The word for each state of a host."""
 DRIVER_KEY = ("driver", "NVIDIA driver")
-SIGNS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
+STATE_MARKS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
 
 
-def state_word(one: Group | FleetHost) -> str:
+def format_state(item: Group | FleetHost) -> str:
     """Return the word for the state of a group or a host."""
-    return "unknown" if one.unknown else STATES[one.state]
+    return "unknown" if item.unknown else STATE_TEXTS[item.state]
 
 
 def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
@@ -53,7 +53,7 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
     worst = max((finding.severity for finding in answer.findings), default=None)
     status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, answer.summary, style="bold")
-    shown_findings = answer.findings if verbose else answer.findings[:FINDINGS]
+    shown_findings = answer.findings if verbose else answer.findings[:MAX_FINDINGS]
     if shown_findings:
         out.print()
     for finding in shown_findings:
@@ -127,7 +127,7 @@ def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     The first is the largest group; groups whose GPUs TensorFlow does not use come next.
     """
     other_groups = sorted(groups[1:], key=lambda group: group.state == "ok")
-    shown_groups = [groups[0], *other_groups] if verbose else [groups[0], *other_groups][:GROUPS]
+    shown_groups = [groups[0], *other_groups] if verbose else [groups[0], *other_groups][:MAX_GROUPS]
     domain = _find_common_domain([group.hosts[0] for group in groups])
     name_width = max(5, *(count_columns(_format_group(group, domain)) for group in shown_groups))
     name_width = min(name_width, max(8, out.width - 22 - sum(len(head) + 1 for head in COLUMNS)))
@@ -135,12 +135,12 @@ def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     out.print(Text(f"  {'hosts':>6}  {'such as':{name_width}}  GPUs      {header}"), wrap=False)
     for group in shown_groups:
         cells = " ".join(f"{format_cell(group, head):^{len(head)}}" for head in COLUMNS)
-        sign, style = SIGNS[state_word(group)]
+        sign, style = STATE_MARKS[format_state(group)]
         name = truncate_text(_format_group(group, domain), name_width)
         line = Text(f"  {len(group.hosts):>6,}  {name}{' ' * (name_width - count_columns(name))}  ") + Text(
             sign, style=style
         )
-        out.print(line + Text(f" {state_word(group):<8}{cells}"), wrap=False)
+        out.print(line + Text(f" {format_state(group):<8}{cells}"), wrap=False)
     hidden_groups = len(groups) - len(shown_groups)
     if hidden_groups > 0:
         hosts = sum(len(group.hosts) for group in groups) - sum(len(group.hosts) for group in shown_groups)
@@ -164,7 +164,7 @@ def format_cell(group: Group, head: str) -> str:
     return "≠" if any(area in COLUMNS[head] for area, _ in group.differs) else "="
 
 
-def fleet_json(answer: Fleet) -> dict[str, Any]:
+def make_fleet_json(answer: Fleet) -> dict[str, Any]:
     """Return the document that `fleet --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,

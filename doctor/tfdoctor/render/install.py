@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_commands, print_hanging, shorten_text
-from tfdoctor.render.plan import option_json, show_option
-from tfdoctor.render.report import render_report, report_json
+from tfdoctor.render.plan import make_option_json, print_option
+from tfdoctor.render.report import make_report_json, render_report
 from tfdoctor.render.screen import print_more_commands
 from tfdoctor.text import clean_line
 
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
     from tfdoctor.plan import Option
 
-__all__ = ["environment_json", "install_json", "render_dry_run", "render_installed", "resolution_json"]
+__all__ = [
+    "make_environment_json",
+    "make_install_json",
+    "make_resolution_json",
+    "render_dry_run",
+    "render_installed",
+]
 
 
 def render_dry_run(
@@ -38,7 +44,7 @@ def render_dry_run(
     """
     for with_commands in (True, False):
         out = Page(width, coloured=colour)
-        show_option(out, option, whole=whole)
+        print_option(out, option, whole=whole)
         out.print()
         for note in notes:
             text = clean_line(note, limit=4000)
@@ -68,7 +74,7 @@ def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, wi
 
 
 def render_installed(
-    folder: str, report: Report, *, right: bool, verbose: bool, width: int = 80, colour: bool = False
+    folder: str, report: Report, *, is_correct: bool, verbose: bool, width: int = 80, colour: bool = False
 ) -> str:
     """Return how to use and remove the environment, and the result of its check.
 
@@ -76,9 +82,9 @@ def render_installed(
     """
     quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
     text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
-    if right and not usable and report.observed is None and not verbose:
+    if is_correct and not usable and report.observed is None and not verbose:
         return f"{text}The environment is right. {_get_problem(report)}\nMore:       tfdoctor check --python {quoted}\n"
-    is_short = right and usable and not verbose
+    is_short = is_correct and usable and not verbose
     typed = f"tfdoctor check --python {quoted}"
     text += render_report(report, verbose=verbose, quiet=is_short, typed=typed, width=width, colour=colour)
     warnings = [warning for warning in report.findings if warning.severity is Severity.WARNING]
@@ -90,15 +96,15 @@ def render_installed(
 
 def _get_problem(report: Report) -> str:
     """Return the reason why this machine cannot use the GPU in the environment."""
-    if report.root is None:
+    if report.root_finding is None:
         return clean_line(report.verdict.summary)
-    return f"What is wrong on this machine: {clean_line(report.root.title)}."
+    return f"What is wrong on this machine: {clean_line(report.root_finding.title)}."
 
 
 # ---------------------------------------------------------------- JSON
 
 
-def install_json(
+def make_install_json(
     option: Option,
     commands: Sequence[Sequence[str]],
     *,
@@ -115,10 +121,10 @@ def install_json(
     """
     return {
         "schema_version": 1,
-        "plan": option_json(option, 1),
+        "plan": make_option_json(option, 1),
         "commands": [list(arguments) for arguments in commands],
         "environment": environment,
-        "check": report_json(report) if report is not None else None,
+        "check": make_report_json(report) if report is not None else None,
         "notes": list(notes),
         "resolution": resolution,
         "room": None
@@ -130,7 +136,7 @@ def install_json(
     }
 
 
-def environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
+def make_environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
     """Return the JSON of the new environment."""
     return {
         "path": str(folder),
@@ -141,7 +147,7 @@ def environment_json(folder: Path, installer: str, seconds: float, *, resumed: b
     }
 
 
-def resolution_json(
+def make_resolution_json(
     changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
 ) -> dict[str, Any]:
     """Return the JSON of the resolution of the user's requirements.

@@ -15,10 +15,10 @@ SCHEMA_VERSION = 1
 
 def write_json(value: Any) -> None:
     """Print a JSON document to standard output."""
-    sys.stdout.write(json_text(value))
+    sys.stdout.write(format_json(value))
 
 
-def json_text(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Return a document as JSON text in ASCII, which every terminal and locale can display.
 
     Unpaired surrogates, which come from file names that are not UTF-8, are replaced by U+FFFD because strict

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.json import SCHEMA_VERSION, json_text
+from tfdoctor.render.json import SCHEMA_VERSION, format_json
 from tfdoctor.render.paragraphs import count_columns
-from tfdoctor.render.xml import attribute, element
+from tfdoctor.render.xml import escape_element, quote_attribute
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint import LintProblem, LintResult
 
-__all__ = ["FORMATS", "lint_json", "render_lint"]
+__all__ = ["FORMATS", "make_lint_json", "render_lint"]
 
 _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
@@ -75,7 +75,7 @@ def _summarize(answer: LintResult) -> str:
     else:
         count = len(answer.problems)
         text = f"{count:,} finding{'s' if count != 1 else ''} in {files}."
-        fixes = sum(problem.fix is not None and problem.fix.safe for problem in answer.problems)
+        fixes = sum(problem.fix is not None and problem.fix.is_safe for problem in answer.problems)
         if fixes:
             text += f" --fix corrects {fixes:,} of them." if count > 1 else " --fix corrects it."
         text += f" What one means: tfdoctor explain {answer.problems[0].code}"
@@ -89,7 +89,7 @@ def _summarize(answer: LintResult) -> str:
     return text
 
 
-def lint_json(answer: LintResult) -> dict[str, Any]:
+def make_lint_json(answer: LintResult) -> dict[str, Any]:
     """Return the document that `lint --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -107,7 +107,7 @@ def lint_json(answer: LintResult) -> dict[str, Any]:
                 "fix": None
                 if item.fix is None
                 else {
-                    "safe": item.fix.safe,
+                    "safe": item.fix.is_safe,
                     "line": item.fix.line,
                     "column": item.fix.column,
                     "end_line": item.fix.end_line,
@@ -122,7 +122,7 @@ def lint_json(answer: LintResult) -> dict[str, Any]:
 
 
 def _format_json(answer: LintResult, **_options: Any) -> str:
-    return json_text(lint_json(answer))
+    return format_json(make_lint_json(answer))
 
 
 def _escape_message(text: str) -> str:
@@ -196,7 +196,7 @@ def _format_sarif(answer: LintResult, **_options: Any) -> str:
         "results": results,
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    return json_text({"$schema": schema, "version": "2.1.0", "runs": [run]})
+    return format_json({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
 def _format_junit(answer: LintResult, **_options: Any) -> str:
@@ -212,10 +212,10 @@ def _format_junit(answer: LintResult, **_options: Any) -> str:
     for problem in answer.problems:
         details = f"{_format_location(problem)}: {problem.message}\n{problem.source}"
         lines.append(
-            f"<testcase classname={attribute(problem.path)} "
-            f"name={attribute(f'{problem.code} {_format_location(problem)}')}>"
-            f"<failure type={attribute(problem.name)} message={attribute(problem.message)}>"
-            f"{element(details)}</failure></testcase>"
+            f"<testcase classname={quote_attribute(problem.path)} "
+            f"name={quote_attribute(f'{problem.code} {_format_location(problem)}')}>"
+            f"<failure type={quote_attribute(problem.name)} message={quote_attribute(problem.message)}>"
+            f"{escape_element(details)}</failure></testcase>"
         )
     if not count:
         lines.append('<testcase classname="tfdoctor.lint" name="lint"/>')

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.finding import finding_json, print_meaning, print_remedy
+from tfdoctor.render.finding import make_finding_json, print_meaning, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.log_screen import (
     describe_log,
@@ -31,7 +31,7 @@ def render_log(
     verbose: bool = False,
     quiet: bool = False,
     heading: bool = False,
-    room: int = SCREEN_LINES,
+    max_lines: int = SCREEN_LINES,
     width: int = 80,
     colour: bool = False,
 ) -> str:
@@ -41,7 +41,7 @@ def render_log(
     set. With `heading` it begins with the name of the log.
     """
     if not (verbose or quiet):
-        return render_log_screen(report, heading=heading, room=room, width=width, colour=colour)
+        return render_log_screen(report, heading=heading, max_lines=max_lines, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
@@ -105,7 +105,7 @@ def _print_summary(out: Page, report: LogReport) -> None:
 # ---------------------------------------------------------------- JSON
 
 
-def log_json(report: LogReport) -> dict[str, Any]:
+def make_log_json(report: LogReport) -> dict[str, Any]:
     """Return the JSON document of one log."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -121,7 +121,7 @@ def log_json(report: LogReport) -> dict[str, Any]:
             "summary": report.summary,
             "undecided": [cause.value for cause in report.undecided],
         },
-        "findings": [finding_json(finding) for finding in report.findings],
+        "findings": [make_finding_json(finding) for finding in report.findings],
         "lines": report.lines,
         "bytes": report.bytes,
         "processes": [

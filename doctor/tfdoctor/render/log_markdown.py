@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.render.markdown import code, fence_lines, row, table, words
+from tfdoctor.render.markdown import (
+    escape_prose,
+    fence_lines,
+    format_code_span,
+    format_table_header,
+    format_table_row,
+)
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ _HOST_LIKE_LABEL = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]
 """Matches a process label that may be the name of a pod, container or machine, unlike `rank 1` or `trainer`."""
 
 
-def log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
+def make_log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
     """Return the report of one log as redacted Markdown.
 
     `redactor` may know names that the report does not contain; None means a new redactor.
@@ -92,24 +98,33 @@ def _format_report(report: LogReport) -> str:
     version = report.tensorflow_version or report.era or "not known"
     registered = {True: "yes", False: "no", None: "the log does not say"}[report.gpu_registered]
     rows = [
-        ("cause", code(report.cause.value)),
-        ("TensorFlow", words(version)),
+        ("cause", format_code_span(report.cause.value)),
+        ("TensorFlow", escape_prose(version)),
         ("GPU registered", registered),
     ]
     if report.missing_libraries:
-        rows.append(("missing", ", ".join(code(name) for name in report.missing_libraries)))
+        rows.append(("missing", ", ".join(format_code_span(name) for name in report.missing_libraries)))
     for device in report.devices:
         capability = f" ({device.compute_capability})" if device.compute_capability else ""
-        rows.append((f"GPU {device.index}", f"{words(device.name)}{capability}"))
-    lines = [f"**{words(report.summary, MAX_TEXT_CHARS)}**", "", *table(("", "")), *map(row, rows)]
+        rows.append((f"GPU {device.index}", f"{escape_prose(device.name)}{capability}"))
+    lines = [
+        f"**{escape_prose(report.summary, MAX_TEXT_CHARS)}**",
+        "",
+        *format_table_header(("", "")),
+        *map(format_table_row, rows),
+    ]
     if report.processes:
-        lines += ["", *table(("process", "", ""))]
+        lines += ["", *format_table_header(("process", "", ""))]
         for process in report.processes[:MAX_PROCESSES]:
-            cause = code(process.cause.value) if process.cause is not None else "not judged"
-            lines.append(row((words(process.label), cause, words(process.summary, MAX_TEXT_CHARS))))
+            cause = format_code_span(process.cause.value) if process.cause is not None else "not judged"
+            lines.append(
+                format_table_row(
+                    (escape_prose(process.label), cause, escape_prose(process.summary, MAX_TEXT_CHARS))
+                )
+            )
         hidden_processes = len(report.processes) - MAX_PROCESSES + report.more_processes
         if hidden_processes > 0:
-            lines.append(row((f"and {hidden_processes} more", "", "")))
+            lines.append(format_table_row((f"and {hidden_processes} more", "", "")))
     for finding in report.findings:
         lines += ["", *_format_finding(finding)]
     lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.lines} lines</sub>", ""]
@@ -117,7 +132,10 @@ def _format_report(report: LogReport) -> str:
 
 
 def _format_finding(finding: Finding) -> list[str]:
-    title, explanation = words(finding.title, MAX_TEXT_CHARS), words(finding.explanation, MAX_TEXT_CHARS)
+    title, explanation = (
+        escape_prose(finding.title, MAX_TEXT_CHARS),
+        escape_prose(finding.explanation, MAX_TEXT_CHARS),
+    )
     lines = [f"### {finding.code} {title}", "", explanation]
     if finding.evidence:
         lines += [
@@ -128,7 +146,7 @@ def _format_finding(finding: Finding) -> list[str]:
             ),
         ]
     for remedy in finding.remedies:
-        lines += ["", f"- {words(remedy.text, MAX_TEXT_CHARS)}"]
+        lines += ["", f"- {escape_prose(remedy.text, MAX_TEXT_CHARS)}"]
         if remedy.commands:
             lines += [f"  {line}" for line in fence_lines(remedy.commands, "sh")]
     return lines

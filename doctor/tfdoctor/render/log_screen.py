@@ -50,7 +50,7 @@ SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 
 
 def render_log_screen(
-    report: LogReport, *, heading: bool, room: int = SCREEN_LINES, width: int = 80, colour: bool = False
+    report: LogReport, *, heading: bool, max_lines: int = SCREEN_LINES, width: int = 80, colour: bool = False
 ) -> str:
     """Return the report of one log on one screen of `room` lines.
 
@@ -61,7 +61,7 @@ def render_log_screen(
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
         _print_report(out, report, level)
-        if out.height <= room - heading:
+        if out.height <= max_lines - heading:
             break
     return out.text
 

@@ -10,7 +10,14 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["code", "fence_lines", "keep_markdown", "row", "table", "words"]
+__all__ = [
+    "escape_prose",
+    "fence_lines",
+    "format_code_span",
+    "format_table_header",
+    "format_table_row",
+    "keep_markdown",
+]
 
 _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -19,12 +26,12 @@ _MENTION = re.compile(r"([@#])(?=\w)")
 """Matches the sign of a user mention or of an issue reference."""
 
 
-def words(text: str, limit: int = 1500) -> str:
+def escape_prose(text: str, limit: int = 1500) -> str:
     """Return the text as escaped prose in which GitHub finds no users or issues."""
     return _MENTION.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
 
 
-def code(text: str, limit: int = 400) -> str:
+def format_code_span(text: str, limit: int = 400) -> str:
     """Return the text as a code span that is also safe in a table cell; empty if the text is empty."""
     content = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
     return f"`{content}`" if content else ""
@@ -38,14 +45,14 @@ def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
     return [f"{fence}{language}", *content, fence]
 
 
-def row(cells: Iterable[str]) -> str:
+def format_table_row(cells: Iterable[str]) -> str:
     """Return a table row of escaped cells."""
     return f"| {' | '.join(cells)} |"
 
 
-def table(columns: Sequence[str]) -> list[str]:
+def format_table_header(columns: Sequence[str]) -> list[str]:
     """Return the lines of the table header."""
-    return [row(columns), f"|{'---|' * len(columns)}"]
+    return [format_table_row(columns), f"|{'---|' * len(columns)}"]
 
 
 def keep_markdown(text: str) -> str:

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.fit.matrix import group_rows, is_marked
+from tfdoctor.fit.matrix import group_rows, has_known_error
 from tfdoctor.plan.release_sheet import describe_conditions, format_python_ranges, get_problem_code
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import capitalize_remedy
@@ -48,9 +48,9 @@ MARKS = {
     "info": (Text("– "), "–"),
 }
 """The mark of each severity: styled text for Rich, and plain text."""
-ORDER = ("error", "warning", "info")
+SEVERITY_ORDER = ("error", "warning", "info")
 """The severities, the most serious first."""
-CODES = {
+CODE_TEXTS = {
     "native": "machine code",
     "jit": "slow first start",
     "arch-specific": "in part",
@@ -60,7 +60,7 @@ CODES = {
 """The text for each kind of code that a release can have for the requested GPU."""
 
 
-def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
+def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
     """Return the document that `matrix --json` prints.
 
     `sheet` is the sheet of a single requested release, whose installation is added; None if several were
@@ -72,11 +72,13 @@ def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> d
         "rows": [row.as_dict(get_problem_code) for row in rows],
     }
     if sheet is not None:
-        document["install"] = [{"text": step.text, "commands": list(step.commands)} for step in sheet.steps]
+        document["install"] = [
+            {"text": step.text, "commands": list(step.commands)} for step in sheet.remedies
+        ]
     return document
 
 
-def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
+def make_gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
     """Return the document that `matrix --list-gpus --json` prints."""
     entries = [
         {"name": gpu.name, "compute_capability": gpu.capability, "pci_ids": list(gpu.pci_ids)} for gpu in gpus
@@ -269,7 +271,7 @@ def _make_table(groups: Sequence[MatrixGroup], *, has_card: bool, windows: bool,
         if wide or not has_card:
             cells.append(_format_gpus(members) if wide else _format_gpu_range(members))
         if has_card:
-            cells.append(CODES[row.code or "unknown"])
+            cells.append(CODE_TEXTS[row.code or "unknown"])
         if wide:
             cells[1:1] = [" / ".join(_shorten_package(name) for name in members.packages)]
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
@@ -290,7 +292,7 @@ def _print_paragraphs(out: Console, groups: Sequence[MatrixGroup], *, has_card: 
             f"GPUs {_format_gpus(members)}",
         ]
         if has_card:
-            parts.append(f"your GPU: {CODES[row.code or 'unknown']}")
+            parts.append(f"your GPU: {CODE_TEXTS[row.code or 'unknown']}")
         out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)))
 
 
@@ -303,7 +305,7 @@ def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, has_card: bool
         lines.append("+ newer cards work too, after compiling PTX on first use")
     if any(mark.endswith("*") for mark in marks):
         lines.append("* newer cards fail in part: some PTX is for one architecture only")
-    if any(is_marked(members.first) for members in groups):
+    if any(has_known_error(members.first) for members in groups):
         lines.append("! known to be wrong with its libraries, its packaging or some cards")
     if has_card:
         lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
@@ -320,7 +322,7 @@ def _format_packages(groups: Iterable[MatrixGroup]) -> str:
 
 
 def _format_versions(members: MatrixGroup, *, packages: bool) -> str:
-    mark = " !" if is_marked(members.first) else ""
+    mark = " !" if has_known_error(members.first) else ""
     only_gpu = packages and members.packages == ("tensorflow-gpu",)
     return f"{_format_span(members)}{' -gpu' if only_gpu else ''}{mark}"
 
@@ -362,15 +364,15 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     release = sheet.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
-    for other in sheet.others:
+    for other in sheet.other_rows:
         out.print(Text(_describe_other(sheet.row, other)))
     if note:
         out.print(Text(note))
     if sheet.row.code is not None:
         out.print(Text(_describe_code(sheet.row)))
     _print_heading(out, "What it needs")
-    widest = max(len(name) for name, _ in sheet.needs)
-    for name, text in sheet.needs:
+    widest = max(len(name) for name, _ in sheet.requirements)
+    for name, text in sheet.requirements:
         _print_entry(out, Text(name.ljust(widest + 2)), text)
     _print_heading(out, "What has gone wrong with it")
     if not sheet.row.problems:
@@ -384,7 +386,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
         for line in _iter_details(problem):
             _print_entry(out, Text("          "), line)
     _print_heading(out, "How to install it")
-    for number, step in enumerate(sheet.steps):
+    for number, step in enumerate(sheet.remedies):
         if number:
             out.print()
         out.print(Text(step.text))
@@ -402,14 +404,14 @@ def render_sheet_screen(
 
     It is the first installation whose commands fit completely on the screen.
     """
-    for step_index in range(max(len(sheet.steps), 1)):
-        for max_problems, lines, names in LEVELS:
+    for step_index in range(max(len(sheet.remedies), 1)):
+        for max_problems, lines, names in SHORTENING_LEVELS:
             out = Page(width, coloured=colour)
             _print_sheet(out, sheet, note, step_index, max_problems, lines, names)
             out.print()
             hidden_problems = len(sheet.row.problems) - min(max_problems, len(_list_main_problems(sheet)))
             others = [format_count(hidden_problems, "other problem")] if hidden_problems else []
-            others += [format_count(len(sheet.steps) - 1, "other way")] if len(sheet.steps) > 1 else []
+            others += [format_count(len(sheet.remedies) - 1, "other way")] if len(sheet.remedies) > 1 else []
             more_text = join_words([*others, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
             print_more_commands(
@@ -428,7 +430,7 @@ def _print_sheet(
     `names` are the requirements to print, each in at most `lines` lines. `max_problems` limits the known
     problems, and `step_index` is the index of the installation.
     """
-    release, requirements = sheet.row.release, dict(sheet.needs)
+    release, requirements = sheet.row.release, dict(sheet.requirements)
     print_hanging(out, Line(f"{release.package} {release.version}", style="bold"), _describe_sheet(sheet))
     for text in (note, _describe_code(sheet.row) if sheet.row.code is not None else ""):
         if text:
@@ -446,17 +448,17 @@ def _print_sheet(
         mark, style = MARKS[problem.severity][1], {"error": "bold red", "warning": "yellow"}[problem.severity]
         label = Line(f"  {mark} ", style=style) + Line(f"{get_problem_code(problem)}  ")
         print_hanging(out, label, shorten_text(problem.title, out.width - 12, 2))
-    if sheet.steps:
+    if sheet.remedies:
         out.print()
         print_hanging(
             out,
             Line(""),
-            shorten_text(capitalize_remedy(sheet.steps[step_index].text), out.width, 2),
+            shorten_text(capitalize_remedy(sheet.remedies[step_index].text), out.width, 2),
             style="bold",
         )
         commands = [
             command
-            for command in sheet.steps[step_index].commands
+            for command in sheet.remedies[step_index].commands
             if not command.startswith("tfdoctor check")
         ]
         print_commands(out, commands, 4, style="bold", broken=True)
@@ -476,16 +478,16 @@ def _list_main_problems(sheet: Sheet) -> list[Problem]:
     )
 
 
-BRIEF = ("Python", "Driver", "CUDA", "GPUs")
+SCREEN_REQUIREMENTS = ("Python", "Driver", "CUDA", "GPUs")
 """The requirements that are printed on one screen."""
-LEVELS = (
-    (6, 2, BRIEF),
-    (5, 2, BRIEF),
-    (4, 1, BRIEF),
-    (3, 1, BRIEF),
-    (2, 1, BRIEF),
-    (1, 1, BRIEF),
-    (1, 1, BRIEF[:3]),
+SHORTENING_LEVELS = (
+    (6, 2, SCREEN_REQUIREMENTS),
+    (5, 2, SCREEN_REQUIREMENTS),
+    (4, 1, SCREEN_REQUIREMENTS),
+    (3, 1, SCREEN_REQUIREMENTS),
+    (2, 1, SCREEN_REQUIREMENTS),
+    (1, 1, SCREEN_REQUIREMENTS),
+    (1, 1, SCREEN_REQUIREMENTS[:3]),
 )
 """The levels of shortening: (largest number of problems, lines of a requirement, requirements)."""
 
@@ -540,7 +542,7 @@ def _describe_code(row: MatrixRow) -> str:
 
 
 def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: ORDER.index(problem.severity))
+    return sorted(problems, key=lambda problem: SEVERITY_ORDER.index(problem.severity))
 
 
 def _iter_details(problem: Problem) -> Iterable[str]:
@@ -563,7 +565,7 @@ def _describe_evidence(sheet: Sheet) -> str:
 # ---------------------------------------------------------------- Markdown
 
 
-def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
+def render_markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     """Return the rows as a Markdown table."""
     header = (
         "TensorFlow",
@@ -577,7 +579,7 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
         "glibc",
         "problems",
     )
-    lines = markdown.table(header)
+    lines = markdown.format_table_header(header)
     for members in group_rows(rows):
         row = members.first
         release = row.release
@@ -594,21 +596,21 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
             release.glibc or "?",
             problems,
         )
-        lines.append(markdown.row(cells))
+        lines.append(markdown.format_table_row(cells))
     return (f"{markdown.keep_markdown(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
-def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
+def render_markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     """Return the sheet as Markdown."""
     release = sheet.row.release
     lines = [f"# {release.package} {release.version}", "", _describe_sheet(sheet).removeprefix(" · ") + "."]
-    lines += [_describe_other(sheet.row, other) for other in sheet.others]
+    lines += [_describe_other(sheet.row, other) for other in sheet.other_rows]
     if note:
         lines.append(markdown.keep_markdown(note))
     if sheet.row.code is not None:
         lines.append(_describe_code(sheet.row))
     lines += ["", "## What it needs", ""]
-    lines += [f"* **{name}**: {markdown.keep_markdown(text)}" for name, text in sheet.needs]
+    lines += [f"* **{name}**: {markdown.keep_markdown(text)}" for name, text in sheet.requirements]
     lines += ["", "## What has gone wrong with it", ""]
     for problem in _sort_problems(sheet.row.problems):
         lines.append(
@@ -618,7 +620,7 @@ def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     if not sheet.row.problems:
         lines.append("Nothing is known.")
     lines += ["", "## How to install it", ""]
-    for step in sheet.steps:
+    for step in sheet.remedies:
         lines += [step.text, "", "```", *step.commands, "```", ""]
     lines.append(f"{_describe_evidence(sheet)} As of {as_of}.")
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Finding, Report
 
-__all__ = ["report_html"]
+__all__ = ["make_report_html"]
 
 COLOURS = {
     Status.GOOD: "#2b9348",
@@ -31,41 +31,43 @@ COLOURS = {
     Status.UNKNOWN: "inherit",
 }
 """Colours that are readable on white and on black."""
-CODE = "margin:.3em 0;padding:.4em .6em;background:rgba(127,127,127,.15);white-space:pre-wrap;color:inherit"
+CODE_STYLE = (
+    "margin:.3em 0;padding:.4em .6em;background:rgba(127,127,127,.15);white-space:pre-wrap;color:inherit"
+)
 """The style of commands."""
-CELL = "text-align:left;padding:.1em .8em .1em 0;border:0;background:none;color:inherit"
+CELL_STYLE = "text-align:left;padding:.1em .8em .1em 0;border:0;background:none;color:inherit"
 """The style of table cells."""
-LINES = 3
-COLUMNS = 100
+MAX_LINES = 3
+MAX_COLUMNS = 100
 """The size to which the explanation is shortened."""
 
 
-def report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
+def make_report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
     """Return the verdict, its reason, the remedy and the areas as HTML, followed by the notes."""
     return "".join(('<div style="line-height:1.4">', *_render_parts(report, fix, notes), "</div>"))
 
 
 def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
     """Yield the parts of the HTML."""
-    usable, main = report.verdict.gpu_usable, report.main
+    usable, main = report.verdict.gpu_usable, report.main_finding
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
-    code = f" [{report.root.code}]" if report.root is not None else ""
+    code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     yield f"<p>{_render_mark(status)} <b>{_escape_text(report.verdict.headline)}</b>{code}</p>"
     if main is not None:
-        if main is not report.root:
+        if main is not report.root_finding:
             yield f"<p>{_render_mark(SEVERITY_STATUS[main.severity])} {_escape_text(main.title)} [{main.code}]</p>"
-        yield f"<p>{_escape_text(shorten_text(clean_line(main.explanation, limit=3000), COLUMNS, LINES))}</p>"
+        yield f"<p>{_escape_text(shorten_text(clean_line(main.explanation, limit=3000), MAX_COLUMNS, MAX_LINES))}</p>"
         yield from _render_remedy(main, fix)
     yield '<table style="border-collapse:collapse">'
     for area in report.areas:
         other_findings = [finding for finding in area.findings if finding is not main]
         suffix = f": {other_findings[0].title} [{other_findings[0].code}]" if other_findings else ""
-        if area.findings and not other_findings and not area.reason:
+        if area.findings and not other_findings and not area.explains_status:
             suffix = f": {area.findings[0].short_title}"
         yield (
-            f'<tr style="background:none"><td style="{CELL}">{_render_mark(area.status)}</td>'
-            f'<td style="{CELL}"><b>{_escape_text(area.name)}</b></td>'
-            f'<td style="{CELL}">{_escape_text(f"{area.text}{suffix}")}</td></tr>'
+            f'<tr style="background:none"><td style="{CELL_STYLE}">{_render_mark(area.status)}</td>'
+            f'<td style="{CELL_STYLE}"><b>{_escape_text(area.name)}</b></td>'
+            f'<td style="{CELL_STYLE}">{_escape_text(f"{area.text}{suffix}")}</td></tr>'
         )
     yield "</table>"
     for note in notes:
@@ -85,7 +87,7 @@ def _render_remedy(main: Finding, fix: Offer | None) -> Iterator[str]:
 
 
 def _format_footer(report: Report, main: Finding | None) -> str:
-    counts, python = report.counts(), value_of(report.facts.python)
+    counts, python = report.count_outcomes(), value_of(report.facts.python)
     not_run = counts["could_not_check"] + counts["crashed"]
     parts = [f"tfdoctor {__version__}"]
     parts += [f"{python.executable} (Python {python.version})"] if python is not None else []
@@ -101,7 +103,7 @@ def _render_mark(status: Status) -> str:
 
 def _render_commands(commands: Sequence[str]) -> str:
     lines = "\n".join(html.escape(clean_line(command, limit=4000)) for command in commands)
-    return f'<pre style="{CODE}">{lines}</pre>'
+    return f'<pre style="{CODE_STYLE}">{lines}</pre>'
 
 
 def _escape_text(text: str) -> str:

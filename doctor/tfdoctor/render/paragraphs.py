@@ -28,7 +28,7 @@ __all__ = [
     "truncate_text",
 ]
 
-CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
+STYLE_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 """The terminal code of each style word.
 
 No style is dim, because only text that is worth reading is printed. Only marks are coloured, and their shapes say
@@ -84,7 +84,7 @@ class Text:
             part = text[max(0, start - offset) : max(0, end - offset)]
             offset += len(text)
             if part and style and coloured:
-                part = f"\x1b[{';'.join(CODES[word] for word in style.split())}m{part}\x1b[0m"
+                part = f"\x1b[{';'.join(STYLE_CODES[word] for word in style.split())}m{part}\x1b[0m"
             parts.append(part)
         return "".join(parts)
 

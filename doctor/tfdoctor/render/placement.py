@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Severity
 from tfdoctor.placement.analysis import format_operations
 from tfdoctor.placement.models import OTHER_OPERATIONS, find_kind
-from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, format_mark, print_remedy
+from tfdoctor.render.finding import SEVERITY_STATUS, format_mark, make_finding_json, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
 from tfdoctor.text import clean_line, join_words
@@ -16,11 +16,11 @@ from tfdoctor.text import clean_line, join_words
 if TYPE_CHECKING:
     from tfdoctor.placement import Placement, PlacementData, PlacementDevice
 
-__all__ = ["placement_json", "placement_svg", "render_placement"]
+__all__ = ["make_placement_json", "make_placement_svg", "render_placement"]
 
-ROWS, FEWEST = 10, 3
+MAX_TABLE_ROWS, MIN_TABLE_ROWS = 10, 3
 """The largest number of operations in the table without -v, and the smallest if there is much above the table."""
-SCREEN = 24
+MAX_SCREEN_LINES = 24
 """The number of lines that the text should have at most without -v."""
 
 
@@ -109,8 +109,8 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
     devices, counts = _group_by_operation(data)
     ops = list(counts)
     # Leave space for the lines below the table.
-    max_rows = SCREEN - out.text.count("\n") - (8 if data.calls else 6)
-    shown_ops = ops if verbose else ops[: max(min(ROWS, max_rows), FEWEST)]
+    max_rows = MAX_SCREEN_LINES - out.text.count("\n") - (8 if data.calls else 6)
+    shown_ops = ops if verbose else ops[: max(min(MAX_TABLE_ROWS, max_rows), MIN_TABLE_ROWS)]
     heads = [_shorten_device(item) for item in devices]
     columns = [max(count_columns(header), 7) for header in heads]
     out.print()
@@ -154,7 +154,7 @@ def _shorten_device(device: str) -> str:
     return device.removeprefix("/job:").replace("/replica:0", "").replace("/device:", "/")
 
 
-def placement_json(placement: Placement) -> dict[str, Any]:
+def make_placement_json(placement: Placement) -> dict[str, Any]:
     """Return the document that `placement --json` prints."""
     data = placement.found
     return {
@@ -198,7 +198,7 @@ def placement_json(placement: Placement) -> dict[str, Any]:
         ],
         "kernels": _make_kernels_json(placement),
         "between_gpu_ops": [{"op": op, "count": count} for op, count in data.between],
-        "findings": [finding_json(finding) for finding in placement.findings],
+        "findings": [make_finding_json(finding) for finding in placement.findings],
         "left_out": dict(data.left_out),
         "lines": data.lines,
         "bytes": data.bytes,
@@ -227,7 +227,7 @@ def _make_kernels_json(placement: Placement) -> dict[str, Any] | None:
 
 # ---------------------------------------------------------------- chart
 
-WIDE, ROW, LEFT, RIGHT = 760, 22, 230, 90
+CHART_WIDTH, ROW_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN = 760, 22, 230, 90
 """The width of the chart, the height of a row, and the left and right margins, in pixels."""
 COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
 """The colours of the devices; each has a contrast of at least 3:1 against white and black."""
@@ -235,7 +235,7 @@ MAX_CHART_ROWS = 30
 """The largest number of operations in a chart."""
 
 
-def placement_svg(placement: Placement) -> str:
+def make_placement_svg(placement: Placement) -> str:
     """Return a bar chart of the operations on each device, for light and dark pages.
 
     All text from the log is escaped.
@@ -257,14 +257,14 @@ def placement_svg(placement: Placement) -> str:
         parts.append(f'<text x="{x + 18}" y="{y}">{escape(label)}</text>')
     top += 20 * (-(-min(len(devices), 40) // 3)) + 16
     for index, op in enumerate(shown_ops):
-        y = top + ROW * index
+        y = top + ROW_HEIGHT * index
         label = op if len(op) <= 32 else f"…{op[-31:]}"
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
-        bar_left = float(LEFT)
+        parts.append(f'<text x="{LEFT_MARGIN - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
+        bar_left = float(LEFT_MARGIN)
         for device in devices:
             count = counts[op].get(device, 0)
             if count:
-                width = (WIDE - LEFT - RIGHT) * count / max_count
+                width = (CHART_WIDTH - LEFT_MARGIN - RIGHT_MARGIN) * count / max_count
                 tip = escape(f"{op} on {clean_line(device, limit=80)}: {count:,}")
                 parts.append(
                     f'<rect x="{bar_left:.1f}" y="{y}" width="{max(width, 1):.1f}" height="16" fill="{colour[device]}">'
@@ -272,7 +272,7 @@ def placement_svg(placement: Placement) -> str:
                 )
                 bar_left += max(width, 1)
         parts.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
-    height = top + ROW * len(shown_ops) + 12
+    height = top + ROW_HEIGHT * len(shown_ops) + 12
     if len(ops) > len(shown_ops):
         parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown_ops)} other types</text>')
         height += 18
@@ -285,8 +285,8 @@ def placement_svg(placement: Placement) -> str:
     )
     heading = title if len(title) <= 105 else f"{title[:104]}…"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height}" width="{WIDE}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {CHART_WIDTH} {height}" width="{CHART_WIDTH}" height="{height}" '
         f'role="img"><title>{escape(title)}</title><style>{style}</style>'
-        f'<rect class="page" width="{WIDE}" height="{height}"/>'
+        f'<rect class="page" width="{CHART_WIDTH}" height="{height}"/>'
         f'<text class="title" x="16" y="28">{escape(heading)}</text>{"".join(parts)}</svg>\n'
     )

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Caveat, Host, Reason
     from tfdoctor.plan import Option, Part, Recommendation, Rejected, Request
 
-__all__ = ["option_json", "recommendation_json", "render_recommendation", "show_option", "size_text"]
+__all__ = [
+    "format_bytes",
+    "make_option_json",
+    "make_recommendation_json",
+    "print_option",
+    "render_recommendation",
+]
 
 
 def render_recommendation(
@@ -87,7 +93,7 @@ def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
-        if caveat.serious
+        if caveat.is_serious
         or caveat.cause is Cause.DRIVER_TOO_OLD
         or (any_card and caveat.cause is Cause.GPU_TOO_NEW)
     ]
@@ -104,7 +110,7 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
     rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if notes else "")]
     for option in options:
         numbers = [str(notes.index(note) + 1) for note in _list_caveats(option, any_card=any_card)]
-        size = size_text(option.size) if option.size is not None else "?"
+        size = format_bytes(option.size) if option.size is not None else "?"
         # The table has only the major and minor versions.
         cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or ""))
         rows.append(
@@ -119,7 +125,7 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
             for text, column_width in zip(row, widths, strict=True)
         ]
         row_mark = (
-            format_mark(Status.WARNING if options[number - 1].serious else Status.GOOD)
+            format_mark(Status.WARNING if options[number - 1].serious_count else Status.GOOD)
             if number
             else Text("  ")
         )
@@ -200,29 +206,29 @@ MAX_PARTS = 4
 """The largest number of parts in a shortened option."""
 
 
-def show_option(out: Page, option: Option, *, whole: bool) -> None:
+def print_option(out: Page, option: Option, *, whole: bool) -> None:
     """Print an option without its commands, for `--dry-run`: the whole option, or only its largest parts."""
     if whole:
         _print_option(out, option, 0, commands=False)
         return
     _print_title(out, option, 0)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
-    for caveat in [item for item in option.caveats if item.serious][:2]:
+    for caveat in [item for item in option.caveats if item.is_serious][:2]:
         print_hanging(
             out, Text("  But   "), shorten_text(clean_line(caveat.text, limit=1000), out.width - 8, 1)
         )
     by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
     sized_parts = [part for part in by_size if part.bytes is not None]
     for part in sized_parts[:MAX_PARTS]:
-        out.print(Text(f"  {size_text(part.bytes or 0):>9}  {clean_line(part.name)}"))
+        out.print(Text(f"  {format_bytes(part.bytes or 0):>9}  {clean_line(part.name)}"))
     if len(sized_parts) > MAX_PARTS:
         other_parts = sized_parts[MAX_PARTS:]
-        total = size_text(sum(part.bytes or 0 for part in other_parts))
+        total = format_bytes(sum(part.bytes or 0 for part in other_parts))
         out.print(Text(f"  {total:>9}  {format_count(len(other_parts), 'other part')}"))
     parts_without_size = [part for part in by_size if part.bytes is None]
     for part in parts_without_size:
         if part.download is not None:
-            download_text = f"{clean_line(part.name)}: {size_text(part.download)} to download"
+            download_text = f"{clean_line(part.name)}: {format_bytes(part.download)} to download"
             print_hanging(out, Text(f"  {'?':>9}  "), download_text)
     names = join_words([clean_line(part.name) for part in parts_without_size if part.download is None])
     if names:
@@ -236,19 +242,19 @@ def _describe_host(host: Host) -> str:
     cards = ", ".join(
         card.name
         if "capability" in card.name
-        else f"{card.name} ({' or '.join((card.capability, *card.others))})"
+        else f"{card.name} ({' or '.join((card.capability, *card.other_capabilities))})"
         for card in host.cards
     )
     driver = f"driver {host.driver}" if host.driver else "driver not known"
     if host.driver is not None and "." not in host.driver:
         driver = f"the newest driver of branch {host.driver}"
     notes = [""]
-    if host.wsl:
+    if host.is_wsl:
         notes.append("under WSL, where the Windows driver counts")
     if host.machine.lower() in ("aarch64", "arm64"):
         notes.append("a machine with a 64-bit ARM processor")
     note_text = ", ".join(notes)
-    if host.no_card:
+    if host.has_no_gpu:
         return clean_line(
             f"No NVIDIA card was found on this machine{note_text} (`tfdoctor check` tells more). "
             f"For any card, {driver}"
@@ -269,15 +275,15 @@ def _print_option(out: Page, option: Option, index: int, *, commands: bool = Tru
 
 def _describe_contents(option: Option) -> str:
     cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
-    size = f"; about {size_text(option.size)}" if option.size is not None else ""
+    size = f"; about {format_bytes(option.size)}" if option.size is not None else ""
     return f"CUDA {option.cuda}{cudnn}{size}"
 
 
 def _print_title(out: Page, option: Option, index: int) -> None:
     location = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
     title = f"TensorFlow {option.tensorflow} on Python {option.python} {location}"
-    mark = "!" if option.serious else "✓"
-    style = "yellow" if option.serious else "green"
+    mark = "!" if option.serious_count else "✓"
+    style = "yellow" if option.serious_count else "green"
     label = "" if index == 0 else "Or "
     print_hanging(
         out,
@@ -289,11 +295,11 @@ def _print_title(out: Page, option: Option, index: int) -> None:
 
 def _print_parts(out: Page, parts: Sequence[Part]) -> None:
     for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
-        size = size_text(part.bytes) if part.bytes is not None else "?"
+        size = format_bytes(part.bytes) if part.bytes is not None else "?"
         print_hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
 
 
-def size_text(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return a number of bytes as text, such as `"2.4 GB"` or `"130 MB"`, in decimal units as registries use."""
     if count >= 1_000_000_000:
         return f"{count / 1_000_000_000:.1f} GB"
@@ -322,12 +328,12 @@ def _print_conflict(
         print_hanging(
             out, Text("  Why   "), text if verbose else shorten_text(text, out.width - 8, max(lines, 2))
         )
-    for number, suggestion in enumerate(answer.conflict.nearest):
+    for number, suggestion in enumerate(answer.conflict.suggestions):
         out.print()
         text = clean_line(suggestion.text, limit=500)
         print_hanging(out, Text("→ ", style="bold"), upper_first(text), style="bold")
         for caveat in suggestion.option.caveats:
-            if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
+            if caveat.is_serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 text = clean_line(caveat.text, limit=1000)
                 print_hanging(
                     out, Text("  But   "), text if verbose else shorten_text(text, out.width - 8, 1)
@@ -387,13 +393,13 @@ def _print_rejected(out: Page, answer: Recommendation) -> None:
 # ---------------------------------------------------------------- JSON
 
 
-def recommendation_json(answer: Recommendation) -> dict[str, Any]:
+def make_recommendation_json(answer: Recommendation) -> dict[str, Any]:
     """Return the document that `tfdoctor recommend --json` prints."""
     return {
         "schema_version": 1,
         "request": _make_request_json(answer.request),
         "host": _make_host_json(answer.host),
-        "options": [option_json(option, rank) for rank, option in enumerate(answer.options, 1)],
+        "options": [make_option_json(option, rank) for rank, option in enumerate(answer.options, 1)],
         "rejected": [
             {
                 "method": item.recipe.method.value,
@@ -408,8 +414,8 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
         else {
             "reasons": [_make_reason_json(reason) for reason in answer.conflict.reasons],
             "nearest": [
-                {"text": item.text, "option": option_json(item.option, rank)}
-                for rank, item in enumerate(answer.conflict.nearest, 1)
+                {"text": item.text, "option": make_option_json(item.option, rank)}
+                for rank, item in enumerate(answer.conflict.suggestions, 1)
             ],
             "elsewhere": [
                 {"text": item.text, "command": item.command, "sources": list(item.sources)}
@@ -422,7 +428,7 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
     }
 
 
-def option_json(option: Option, rank: int) -> dict[str, Any]:
+def make_option_json(option: Option, rank: int) -> dict[str, Any]:
     """Return the JSON of an option."""
     return {
         "rank": rank,
@@ -451,7 +457,7 @@ def _make_caveat_json(caveat: Caveat) -> dict[str, Any]:
         "cause": caveat.cause.value,
         "text": caveat.text,
         "source": caveat.source,
-        "serious": caveat.serious,
+        "serious": caveat.is_serious,
     }
 
 
@@ -472,15 +478,15 @@ def _make_host_json(host: Host) -> dict[str, Any]:
             {
                 "name": card.name,
                 "compute_capability": card.capability,
-                "other_compute_capabilities": list(card.others),
+                "other_compute_capabilities": list(card.other_capabilities),
             }
             for card in host.cards
         ],
-        "no_card": host.no_card,
+        "no_card": host.has_no_gpu,
         "driver": host.driver,
         "system": host.system,
         "machine": host.machine,
         "glibc": host.glibc,
         "python": host.python,
-        "container_engine": host.engine,
+        "container_engine": host.has_engine,
     }

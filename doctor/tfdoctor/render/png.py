@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import Error, install_hint
+from tfdoctor.errors import Error, make_install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ SAMPLE_SVG = (
     '<text x="2" y="15" style="font:12px sans-serif">Ag</text></svg>'
 )
 """A chart with text, to find out whether a font is installed."""
-ZOOM = 2
+PIXEL_RATIO = 2
 """The number of pixels of the PNG for each pixel of the SVG, in each direction."""
 
 
@@ -44,7 +44,7 @@ def make_png_converter() -> Callable[[str], bytes]:
         from resvg_py import svg_to_bytes
     except ImportError:
         message = "PNG needs resvg-py, which is not installed beside tfdoctor."
-        raise Error(message, hint=install_hint("resvg-py")) from None
+        raise Error(message, hint=make_install_command("resvg-py")) from None
     # Without fonts, the text is omitted. A font that gives the same picture is not installed.
     svg_without_text = svg_to_bytes(svg_string=SAMPLE_SVG, skip_system_fonts=True)
     font = next(
@@ -60,7 +60,7 @@ def make_png_converter() -> Callable[[str], bytes]:
         raise Error(message, hint="apt-get install fonts-dejavu-core")
 
     def paint(svg: str) -> bytes:
-        png: bytes = svg_to_bytes(svg_string=svg, sans_serif_family=font, zoom=ZOOM)
+        png: bytes = svg_to_bytes(svg_string=svg, sans_serif_family=font, zoom=PIXEL_RATIO)
         return png
 
     return paint

@@ -11,11 +11,11 @@ import os
 import re
 import sys
 
-__all__ = ["adapt_commands", "name"]
+__all__ = ["adapt_commands", "get_program_name"]
 
-VARIABLE = "TFDOCTOR_CALLED"
+PROGRAM_NAME_VARIABLE = "TFDOCTOR_CALLED"
 """The environment variable in which a script that starts tfdoctor passes its own name."""
-COMMANDS = (
+COMMAND_NAMES = (
     "build",
     "capture",
     "check",
@@ -33,25 +33,25 @@ COMMANDS = (
     "verify",
 )
 """The commands that are adapted in texts."""
-NAME = "tfdoctor"
+PLAIN_NAME = "tfdoctor"
 MAX_NAME_CHARS = 120
 """The largest length of a name in characters; a longer one is not used, because it would fill the screen."""
-_COMMAND = re.compile(rf"(?<![\w./'-])(?<!-m ){NAME}(?= (?:{'|'.join(COMMANDS)})\b)")
+_COMMAND = re.compile(rf"(?<![\w./'-])(?<!-m ){PLAIN_NAME}(?= (?:{'|'.join(COMMAND_NAMES)})\b)")
 """Matches the plain name before a command, unless it is part of a path or follows `-m`."""
 
 
 @functools.cache
-def name() -> str:
+def get_program_name() -> str:
     """Return the command that runs tfdoctor, quoted for a shell.
 
     If a script passed its own name, this is that name, and its variable is removed from the environment.
     """
-    script_name = os.environ.pop(VARIABLE, "")
+    script_name = os.environ.pop(PROGRAM_NAME_VARIABLE, "")
     arguments = [script_name] if script_name else _get_python_command()
     from shlex import quote
 
     quoted = " ".join(quote(word) for word in arguments)
-    return quoted if quoted.isprintable() and len(quoted) <= MAX_NAME_CHARS else NAME
+    return quoted if quoted.isprintable() and len(quoted) <= MAX_NAME_CHARS else PLAIN_NAME
 
 
 def _get_python_command() -> list[str]:
@@ -61,10 +61,10 @@ def _get_python_command() -> list[str]:
     """
     program = sys.argv[0] if sys.argv else ""
     folder, _, basename = program.replace("\\", "/").rpartition("/")
-    if basename == "__main__.py" and folder.endswith(f"/{NAME}"):
-        return [sys.orig_argv[0], "-m", NAME]
-    if basename not in (NAME, f"{NAME}.exe") or not folder:
-        return [NAME]
+    if basename == "__main__.py" and folder.endswith(f"/{PLAIN_NAME}"):
+        return [sys.orig_argv[0], "-m", PLAIN_NAME]
+    if basename not in (PLAIN_NAME, f"{PLAIN_NAME}.exe") or not folder:
+        return [PLAIN_NAME]
     if "UV" in os.environ and (uv_command := _get_uv_command(folder)):  # uv puts its own folder on PATH
         return uv_command
     for folder_on_path in os.environ.get("PATH", "").split(
@@ -73,7 +73,7 @@ def _get_python_command() -> list[str]:
         candidate = f"{folder_on_path}/{basename}"
         if folder_on_path and os.access(candidate, os.X_OK):
             if os.path.realpath(candidate) == os.path.realpath(program):
-                return [NAME]
+                return [PLAIN_NAME]
             break
     return [program]
 
@@ -84,11 +84,11 @@ def _get_uv_command(folder: str) -> list[str]:
     `folder` is the folder of the running program.
     """
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
-        return ["uv", "run", NAME]
+        return ["uv", "run", PLAIN_NAME]
     if "/archive-v" not in folder:  # uvx runs programs from a folder of uv's cache
         return []
     source = _find_install_source()
-    return ["uvx", "--from", source, NAME] if source else ["uvx", NAME]
+    return ["uvx", "--from", source, PLAIN_NAME] if source else ["uvx", PLAIN_NAME]
 
 
 def _find_install_source() -> str:
@@ -97,7 +97,7 @@ def _find_install_source() -> str:
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
-        url = json.loads(distribution(NAME).read_text("direct_url.json") or "{}").get("url", "")
+        url = json.loads(distribution(PLAIN_NAME).read_text("direct_url.json") or "{}").get("url", "")
     except (PackageNotFoundError, ValueError, OSError):
         return ""
     from urllib.parse import unquote, urlsplit
@@ -110,6 +110,8 @@ def adapt_commands(text: str) -> str:
 
     Commands that are adapted already stay the same.
     """
-    if name() == NAME or NAME not in text:
+    if get_program_name() == PLAIN_NAME or PLAIN_NAME not in text:
         return text
-    return name().join(_COMMAND.sub(lambda _: name(), part) for part in text.split(name()))
+    return get_program_name().join(
+        _COMMAND.sub(lambda _: get_program_name(), part) for part in text.split(get_program_name())
+    )

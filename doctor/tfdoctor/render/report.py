@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.findings import OutcomeKind, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, format_mark, print_explanation
+from tfdoctor.render.finding import SEVERITY_STATUS, format_mark, make_finding_json, print_explanation
 from tfdoctor.render.json import SCHEMA_VERSION, to_json
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.render.screen import NAME_COLUMNS, UNDO_NOTE, print_heading, print_verdict, render_screen
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Observation, Prediction, Report
 
-__all__ = ["render_report", "report_json"]
+__all__ = ["make_report_json", "render_report"]
 
 
 def render_report(
@@ -50,9 +50,9 @@ def render_report(
     print_heading(out, report)
     _print_areas(out, report)
     print_verdict(out, report)
-    main = report.main
+    main = report.main_finding
     if main is not None:
-        if main is not report.root:
+        if main is not report.root_finding:
             print_hanging(
                 out, format_mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]"
             )
@@ -72,10 +72,12 @@ def _print_areas(out: Page, report: Report) -> None:
         root_titles = [
             finding.short_title
             for finding in area.findings
-            if finding is report.root and finding.short_title and not area.reason
+            if finding is report.root_finding and finding.short_title and not area.explains_status
         ]
         titles = root_titles + [
-            f"{finding.title} [{finding.code}]" for finding in area.findings if finding is not report.root
+            f"{finding.title} [{finding.code}]"
+            for finding in area.findings
+            if finding is not report.root_finding
         ]
         text = "; ".join([text, *map(clean_line, titles)])
         print_hanging(out, format_mark(area.status) + Text(area.name.ljust(NAME_COLUMNS), style="bold"), text)
@@ -85,7 +87,7 @@ def _print_areas(out: Page, report: Report) -> None:
 def _print_others(out: Page, report: Report) -> None:
     """Print the consequences of the root cause, and the other findings."""
     consequences = report.consequences
-    others = [f for f in report.findings if f is not report.main and f not in consequences]
+    others = [f for f in report.findings if f is not report.main_finding and f not in consequences]
     for title, findings in (("Follows from it, or is fixed with it:", consequences), ("Also found:", others)):
         if not findings:
             continue
@@ -162,7 +164,7 @@ def _format_value(value: object) -> str:
 
 def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
     """Print the number of checks by outcome, and the next commands."""
-    counts = report.counts()
+    counts = report.count_outcomes()
     out.print()
     parts = [
         f"{counts['found']} found something",
@@ -174,8 +176,8 @@ def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
     if counts["crashed"]:
         parts.append(f"{counts['crashed']} crashed")
     out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}."))
-    if report.main is not None:
-        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.main.code}"))
+    if report.main_finding is not None:
+        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.main_finding.code}"))
     elif report.observed is None and report.verdict.gpu_usable:
         out.print(Text("See it compute: ") + Text("tfdoctor check --deep"))
     if fix is not None:
@@ -186,7 +188,7 @@ def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
 # ---------------------------------------------------------------- JSON
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def make_report_json(report: Report) -> dict[str, Any]:
     """Return the document that `check --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -201,28 +203,28 @@ def report_json(report: Report) -> dict[str, Any]:
         "facts": to_json(report.facts),
         "values": _make_values_json(report),
         "at": round(time.time(), 3),
-        "outcomes": report.counts(),
+        "outcomes": report.count_outcomes(),
         "rules": [
             {"code": outcome.code, "outcome": outcome.kind.value, "why": outcome.reason}
             for outcome in report.outcomes
         ],
-        "findings": [finding_json(finding) for finding in report.findings],
+        "findings": [make_finding_json(finding) for finding in report.findings],
     }
 
 
 def _make_values_json(report: Report) -> list[dict[str, Any]]:
     """Return the JSON of the values that `fleet` and `check --against` compare."""
-    from tfdoctor.report.diff.flatten import snapshot
+    from tfdoctor.report.diff.flatten import make_snapshot
 
     return [
         {
             "area": entry.area,
             "name": entry.name,
             "value": entry.value,
-            **({"unknown": clean_line(entry.unknown)} if entry.unknown else {}),
-            **({"little": True} if entry.little else {}),
+            **({"unknown": clean_line(entry.unknown_reason)} if entry.unknown_reason else {}),
+            **({"little": True} if entry.is_minor else {}),
         }
-        for entry in snapshot(report.facts).values()
+        for entry in make_snapshot(report.facts).values()
     ]
 
 

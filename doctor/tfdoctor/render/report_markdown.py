@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
-from tfdoctor.render.markdown import code, fence_lines, row, table, words
+from tfdoctor.render.markdown import (
+    escape_prose,
+    fence_lines,
+    format_code_span,
+    format_table_header,
+    format_table_row,
+)
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Fact, Facts
     from tfdoctor.findings import Finding, Report
 
-LIMIT = 65_536
+MAX_COMMENT_CHARS = 65_536
 """The largest number of characters in a GitHub comment."""
 _RESERVED_CHARS = 400
 """The number of characters of a comment that the report leaves free."""
@@ -36,7 +42,7 @@ class _Section:
     cut: int = 0
     """The number of lines that were cut from the body."""
 
-    def lines(self) -> list[str]:
+    def list_lines(self) -> list[str]:
         """Return the lines of the section, with a note if some were cut."""
         note = (
             [f"<sub>{self.cut} more lines were cut: a comment has no room for them.</sub>", ""]
@@ -45,19 +51,19 @@ class _Section:
         )
         return [*self.head, *self.body, *self.foot, *note]
 
-    def size(self) -> int:
+    def count_chars(self) -> int:
         """Return the length in characters, with the newlines."""
-        return sum(len(line) + 1 for line in self.lines())
+        return sum(len(line) + 1 for line in self.list_lines())
 
 
-def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
-    """Return the report as Markdown with at most `LIMIT` characters.
+def make_report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
+    """Return the report as Markdown with at most `MAX_COMMENT_CHARS` characters.
 
     `differences` are the results that redaction changed.
     """
     facts = report.facts
     sections = [
-        _Section([f"**{words(report.verdict.summary)}**", ""]),
+        _Section([f"**{escape_prose(report.verdict.summary)}**", ""]),
         _make_version_section(report),
         *(_make_finding_section(finding) for finding in report.findings if finding.severity > 0),
         _make_outcome_section(report),
@@ -73,17 +79,17 @@ def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
         _Section(_format_origin(differences)),
     ]
     sections = [section for section in sections if section.head]
-    total = sum(section.size() for section in sections)
+    total = sum(section.count_chars() for section in sections)
     # Cut the last quarter of the longest body until the text is short enough.
-    while total > LIMIT - _RESERVED_CHARS:
+    while total > MAX_COMMENT_CHARS - _RESERVED_CHARS:
         largest = max((s for s in sections if s.body), key=lambda s: sum(map(len, s.body)), default=None)
         if largest is None:
             break
         drop_count = max(1, len(largest.body) // 4)
         largest.cut += drop_count
         del largest.body[-drop_count:]
-        total = sum(section.size() for section in sections)
-    return "\n".join(line for section in sections for line in section.lines())[:LIMIT]
+        total = sum(section.count_chars() for section in sections)
+    return "\n".join(line for section in sections for line in section.list_lines())[:MAX_COMMENT_CHARS]
 
 
 def _make_folded_section(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
@@ -96,7 +102,11 @@ def _make_folded_section(title: str, columns: Sequence[str], rows: list[list[str
     head = [f"<details><summary>{title}</summary>", ""]
     if isinstance(rows, str):
         return _Section(head, fence_lines([rows]), ["", "</details>", ""])
-    return _Section([*head, *table(columns)], [row(cells) for cells in rows], ["", "</details>", ""])
+    return _Section(
+        [*head, *format_table_header(columns)],
+        [format_table_row(cells) for cells in rows],
+        ["", "</details>", ""],
+    )
 
 
 # ---------------------------------------------------------------- sections
@@ -104,8 +114,8 @@ def _make_folded_section(title: str, columns: Sequence[str], rows: list[list[str
 
 def _format_fact(fact: Fact[str]) -> str:
     if isinstance(fact, Known):
-        return code(fact.value)
-    return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "none"
+        return format_code_span(fact.value)
+    return f"not known: {escape_prose(fact.why, 200)}" if isinstance(fact, Unknown) else "none"
 
 
 def _make_version_section(report: Report) -> _Section:
@@ -117,19 +127,19 @@ def _make_version_section(report: Report) -> _Section:
     module, cuda = value_of(facts.driver.kernel_module), value_of(facts.driver.cuda)
     container = machine.container or ("WSL" if machine.wsl else None)
     rows = [
-        ("OS", words(machine.distribution or machine.system)),
-        ("kernel", code(f"{machine.kernel} {machine.machine}")),
-        ("container", words(container) if container else "no"),
-        ("glibc", code(python.glibc or "") if python is not None else ""),
+        ("OS", escape_prose(machine.distribution or machine.system)),
+        ("kernel", format_code_span(f"{machine.kernel} {machine.machine}")),
+        ("container", escape_prose(container) if container else "no"),
+        ("glibc", format_code_span(python.glibc or "") if python is not None else ""),
         (
             "Python",
-            f"{code(python.version)} {code(python.executable)}"
+            f"{format_code_span(python.version)} {format_code_span(python.executable)}"
             if python is not None
             else _format_missing(facts.python),
         ),
         (
             "TensorFlow",
-            f"{code(tensorflow.version or 'unknown')} {code(tensorflow.distribution or '')}"
+            f"{format_code_span(tensorflow.version or 'unknown')} {format_code_span(tensorflow.distribution or '')}"
             if tensorflow is not None
             else _format_missing(facts.tensorflow),
         ),
@@ -137,18 +147,20 @@ def _make_version_section(report: Report) -> _Section:
             "built for",
             _format_build(tensorflow.cuda_config, tensorflow.build_info) if tensorflow is not None else "",
         ),
-        ("driver (nvidia-smi)", code(driver or "") or _format_missing(facts.driver.smi)),
+        ("driver (nvidia-smi)", format_code_span(driver or "") or _format_missing(facts.driver.smi)),
         (
             "kernel module",
-            code(module.version) if module is not None else _format_missing(facts.driver.kernel_module),
+            format_code_span(module.version)
+            if module is not None
+            else _format_missing(facts.driver.kernel_module),
         ),
-        ("driver's CUDA", code(cuda.version or "") if cuda is not None else ""),
+        ("driver's CUDA", format_code_span(cuda.version or "") if cuda is not None else ""),
         ("nvcc", _format_fact(facts.nvcc)),
     ]
     rows += [
         (
             f"GPU {device.ordinal}",
-            f"{words(device.name or 'unknown')} ({words(device.compute_capability or '?')})",
+            f"{escape_prose(device.name or 'unknown')} ({escape_prose(device.compute_capability or '?')})",
         )
         for device in (cuda.devices if cuda is not None else ())
     ]
@@ -156,30 +168,38 @@ def _make_version_section(report: Report) -> _Section:
         rows += [
             (
                 f"card {card.address}",
-                f"{code('10de:' + card.device_id)}, driver {code(card.driver or 'none')}",
+                f"{format_code_span('10de:' + card.device_id)}, driver {format_code_span(card.driver or 'none')}",
             )
             for card in value_of(facts.driver.pci) or ()
         ]
-    rows += [(f"toolkit {kit.version or ''}".strip(), code(kit.path)) for kit in facts.toolkits]
-    return _Section(table(("", "")), [row(cells) for cells in rows if cells[1].strip()], [""])
+    rows += [(f"toolkit {kit.version or ''}".strip(), format_code_span(kit.path)) for kit in facts.toolkits]
+    return _Section(
+        format_table_header(("", "")), [format_table_row(cells) for cells in rows if cells[1].strip()], [""]
+    )
 
 
 def _format_missing(fact: Fact[Any]) -> str:
     if isinstance(fact, Known):
-        return "no version" if not isinstance(fact.value, SmiFailure) else f"failed: {words(fact.value.kind)}"
-    return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "not there"
+        return (
+            "no version"
+            if not isinstance(fact.value, SmiFailure)
+            else f"failed: {escape_prose(fact.value.kind)}"
+        )
+    return f"not known: {escape_prose(fact.why, 200)}" if isinstance(fact, Unknown) else "not there"
 
 
 def _format_build(config: dict[str, str], info: dict[str, str]) -> str:
     cuda = config.get("TF_CUDA_VERSION") or info.get("cuda_version") or ""
     cudnn = config.get("TF_CUDNN_VERSION") or info.get("cudnn_version") or ""
-    return " ".join(f"{name} {code(value)}" for name, value in (("CUDA", cuda), ("cuDNN", cudnn)) if value)
+    return " ".join(
+        f"{name} {format_code_span(value)}" for name, value in (("CUDA", cuda), ("cuDNN", cudnn)) if value
+    )
 
 
 def _make_finding_section(finding: Finding) -> _Section:
     head = [
-        f"### {finding.code} {words(finding.title, 300)}", "",
-        f"{finding.severity.word}, {code(finding.cause.value)}. {words(finding.explanation)}", "",
+        f"### {finding.code} {escape_prose(finding.title, 300)}", "",
+        f"{finding.severity.word}, {format_code_span(finding.cause.value)}. {escape_prose(finding.explanation)}", "",
     ]  # fmt: skip
     evidence_lines = [
         f"{clean_line(e.source)}{f':{e.line}' if e.line else ''}: {clean_line(e.text)}"
@@ -189,10 +209,12 @@ def _make_finding_section(finding: Finding) -> _Section:
 
 
 def _make_outcome_section(report: Report) -> _Section:
-    counts = report.counts()
+    counts = report.count_outcomes()
     text = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
     not_run = [o for o in report.outcomes if o.reason and o.kind.value in ("could_not_check", "crashed")]
-    return _Section([f"Checks: {text}.", ""], [f"- {o.code}: {words(o.reason, 300)}" for o in not_run], [""])
+    return _Section(
+        [f"Checks: {text}.", ""], [f"- {o.code}: {escape_prose(o.reason, 300)}" for o in not_run], [""]
+    )
 
 
 def _list_libraries(facts: Facts) -> list[list[str]]:
@@ -201,18 +223,22 @@ def _list_libraries(facts: Facts) -> list[list[str]]:
         return []
     return [
         [
-            code(r.soname),
-            "found" if r.ok else words(r.error, 300),
-            f"{code(r.path or '')} {words(r.via, 200)}".strip(),
+            format_code_span(r.soname),
+            "found" if r.ok else escape_prose(r.error, 300),
+            f"{format_code_span(r.path or '')} {escape_prose(r.via, 200)}".strip(),
         ]
         for r in (*loader.import_needs, *loader.resolutions)
     ]
 
 
 def _list_variables(facts: Facts) -> list[list[str]]:
-    rows = [[code(name), code(value) or "(empty)"] for name, value in facts.environment.variables.items()]
+    rows = [
+        [format_code_span(name), format_code_span(value) or "(empty)"]
+        for name, value in facts.environment.variables.items()
+    ]
     return rows + [
-        [code(name), f"meant for {code(intended)}?"] for name, intended in facts.environment.misspelt
+        [format_code_span(name), f"meant for {format_code_span(intended)}?"]
+        for name, intended in facts.environment.misspelt
     ]
 
 
@@ -220,8 +246,14 @@ def _list_packages(facts: Facts) -> list[list[str]]:
     python = value_of(facts.python)
     if python is None:
         return []
-    packages = [[code(d.name), code(d.version), words(d.installer or "")] for d in python.distributions]
-    return packages + [[code(p.name), code(f"{p.version} {p.build}"), "conda"] for p in python.conda_packages]
+    packages = [
+        [format_code_span(d.name), format_code_span(d.version), escape_prose(d.installer or "")]
+        for d in python.distributions
+    ]
+    return packages + [
+        [format_code_span(p.name), format_code_span(f"{p.version} {p.build}"), "conda"]
+        for p in python.conda_packages
+    ]
 
 
 def _list_gpus(facts: Facts) -> list[list[str]] | str:
@@ -233,12 +265,12 @@ def _list_gpus(facts: Facts) -> list[list[str]] | str:
     return [
         [
             "" if gpu.index is None else str(gpu.index),
-            words(gpu.name or ""),
+            escape_prose(gpu.name or ""),
             f"{_format_number(gpu.memory_used_mib)} / {_format_number(gpu.memory_total_mib)}",
-            words(gpu.compute_mode or ""),
+            escape_prose(gpu.compute_mode or ""),
             {True: "on", False: "off", None: ""}[gpu.mig],
-            code(gpu.pci_bus_id or ""),
-            code(gpu.uuid or ""),
+            format_code_span(gpu.pci_bus_id or ""),
+            format_code_span(gpu.uuid or ""),
         ]
         for gpu in smi.gpus
     ]
@@ -256,7 +288,7 @@ def _format_origin(differences: Sequence[str]) -> list[str]:
     ]
     if differences:
         lines[:0] = [
-            f"These give different results after redaction: {words(', '.join(differences))}.",
+            f"These give different results after redaction: {escape_prose(', '.join(differences))}.",
             "",
         ]
     return lines

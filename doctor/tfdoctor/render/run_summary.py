@@ -23,16 +23,16 @@ __all__ = ["render_run"]
 
 
 def render_run(
-    words: Sequence[str],
+    arguments: Sequence[str],
     status: int,
     report: LogReport | None,
     *,
-    known: bool,
+    has_messages: bool,
     failures: Sequence[str],
-    lost: int,
+    lost_bytes: int,
     notes: Sequence[str],
     placement: Placement | None = None,
-    placed: Sequence[str] = (),
+    placement_notes: Sequence[str] = (),
     verbose: bool,
     quiet: bool,
     width: int = 80,
@@ -48,21 +48,29 @@ def render_run(
     * `lost` is the number of bytes of the output that were not read.
     * `notes` are sentences that are printed below the meaning.
     * `placement` is the result of placement analysis, or None if it was not requested.
-    * `placed` are sentences about how the placement was found out.
+    * `placement_notes` are sentences about how the placement was found out.
     """
     lines = [f"could not pass its output on: {failure}." for failure in failures]
     if report is None:
         lines.append("its log could not be judged.")
-    if lost:
+    if lost_bytes:
         lines.append(
-            f"its output came faster than it can be judged: {lost / 1e6:.0f} MB of it were not looked at, "
+            f"its output came faster than it can be judged: {lost_bytes / 1e6:.0f} MB of it were not looked at, "
             "so line numbers may be too low."
         )
     text = "".join(f"tfdoctor: {line}\n" for line in lines)
     if report is None:
         return text
     text += _summarize_log(
-        words, status, report, known, notes, verbose=verbose, quiet=quiet, width=width, colour=colour
+        arguments,
+        status,
+        report,
+        has_messages,
+        notes,
+        verbose=verbose,
+        quiet=quiet,
+        width=width,
+        colour=colour,
     )
     if placement is None:
         return text
@@ -70,7 +78,7 @@ def render_run(
     if quiet:
         summary, _, _ = placement_text.partition("\n\n")
         return f"{text}{summary.rstrip()}\n"
-    return f"{text}\nWhere operations ran:\n\n{placement_text}\n{_fill_notes(placed, width)}\n"
+    return f"{text}\nWhere operations ran:\n\n{placement_text}\n{_fill_notes(placement_notes, width)}\n"
 
 
 def _summarize_log(
@@ -91,7 +99,7 @@ def _summarize_log(
         return "" if quiet else message
     # Four lines are printed around the log's text, and three more for notes.
     room = SCREEN_LINES - 4 - 3 * bool(notes)
-    body = render_log(report, verbose=verbose, quiet=quiet, room=room, width=width, colour=colour)
+    body = render_log(report, verbose=verbose, quiet=quiet, max_lines=room, width=width, colour=colour)
     if quiet:
         return body
     end_text = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"

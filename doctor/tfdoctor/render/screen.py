@@ -58,7 +58,7 @@ NARROW = 60
 """Below this width in columns, a text may take twice as many lines."""
 ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
 """The levels of shortening. Each level leaves out more than the one before it, so that the text fits a screen."""
-FOR_TENSORFLOW = ("CUDA", "cuDNN", "Loader")
+TENSORFLOW_AREAS = ("CUDA", "cuDNN", "Loader")
 """Areas that are examined only if there is a TensorFlow."""
 MAX_CODES = 4
 """The largest number of finding codes on one line."""
@@ -84,10 +84,10 @@ def render_screen(
 
 def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
     """Print the report, shortened to a level."""
-    main = report.main
+    main = report.main_finding
     print_heading(out, report, short=level >= ONE_HEADING)
     print_verdict(out, report)
-    if main is not None and main is not report.root and report.verdict.gpu_usable is not None:
+    if main is not None and main is not report.root_finding and report.verdict.gpu_usable is not None:
         status = SEVERITY_STATUS[main.severity]
         print_hanging(out, format_mark(status), f"{clean_line(main.title)} [{main.code}]")
     if main is not None:
@@ -96,7 +96,7 @@ def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, leve
             out, main.explanation, lines=MAX_TEXT_LINES if level < SHORT else 2, dense=level >= DENSE
         )
         fix_for_main = fix if fix is not None and any(finding is main for finding in fix.findings) else None
-        print_main_remedy(out, main, fix_for_main, typed, least=level >= FEW_COMMANDS)
+        print_main_remedy(out, main, fix_for_main, typed, is_short=level >= FEW_COMMANDS)
     out.print()
     _print_areas(out, report, one_line=level >= GOOD_ON_ONE)
     _print_failed_checks(out, report)
@@ -132,7 +132,7 @@ def print_verdict(out: Page, report: Report) -> None:
     """Print whether the GPU is used, and why not."""
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
-    code = f" [{report.root.code}]" if report.root is not None else ""
+    code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     print_hanging(out, format_mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
 
@@ -146,7 +146,7 @@ def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bo
 
 
 def print_main_remedy(
-    out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: bool = False
+    out: Page, finding: Finding, fix: Offer | None, typed: str, *, is_short: bool = False
 ) -> None:
     """Print the remedy, whether it can be undone, and an alternative for users without root.
 
@@ -161,7 +161,7 @@ def print_main_remedy(
         for line in lines:
             out.print(Text(line, style="bold"), wrap=False)
         fix_remedy = next((item for item in finding.remedies if item.steps), None)
-        if fix_remedy is not None and not least:
+        if fix_remedy is not None and not is_short:
             print_labelled(
                 out, "", shorten_text(capitalize_remedy(fix_remedy.text), out.width - LABEL_COLUMNS, 2)
             )
@@ -180,7 +180,7 @@ def print_main_remedy(
     commands = [item for item in first.commands if not item.startswith("tfdoctor check")] or first.commands
     print_labelled(out, "Do", shorten_text(capitalize_remedy(first.full_text), out.width - LABEL_COLUMNS, 2))
     lines_of_commands = list(format_commands(commands, LABEL_COLUMNS, out.width))
-    if least and len(lines_of_commands) > MAX_TEXT_LINES + 1:
+    if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = _select_commands(commands, out.width)
         print_commands(out, commands, LABEL_COLUMNS, style="bold", broken=True)
         print_labelled(out, "", f"The rest: {typed} -v")
@@ -226,14 +226,14 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
     """Print a line for each area; with `one_line`, good areas share one line."""
     good_areas = [area for area in report.areas if area.status is Status.GOOD]
     unexamined_areas = [
-        area for area in report.areas if area.status is Status.UNKNOWN and area.name in FOR_TENSORFLOW
+        area for area in report.areas if area.status is Status.UNKNOWN and area.name in TENSORFLOW_AREAS
     ]
     for area in report.areas:
         if area.name == "Loader" and _is_redundant(area, report):
             continue
         if one_line and (area in good_areas or (area in unexamined_areas and len(unexamined_areas) > 1)):
             continue
-        _print_area(out, area, report.main)
+        _print_area(out, area, report.main_finding)
     if one_line and len(unexamined_areas) > 1:
         names = ", ".join(area.name for area in unexamined_areas)
         print_hanging(
@@ -256,7 +256,7 @@ def _is_redundant(area: Area, report: Report) -> bool:
 
 def _print_area(out: Page, area: Area, main: Finding | None) -> None:
     """Print the line of an area: its longest text that fits, with the code of its first finding."""
-    texts = [clean_line(text) for text in (area.text, *area.brief)]
+    texts = [clean_line(text) for text in (area.text, *area.short_texts)]
     other_findings = [finding for finding in area.findings if finding is not main]
     code = ""
     if area.findings:
@@ -264,7 +264,9 @@ def _print_area(out: Page, area: Area, main: Finding | None) -> None:
         code = f" [{finding.code}]"
         reasons = [clean_line(finding.title)] if other_findings else []
         reasons += (
-            [finding.short_title] if finding.short_title and (other_findings or not area.reason) else []
+            [finding.short_title]
+            if finding.short_title and (other_findings or not area.explains_status)
+            else []
         )
         texts = [
             *(f"{text}: {reason}" for reason in reasons if reason not in texts for text in texts),
@@ -341,7 +343,7 @@ def format_count(count: int, word: str, plural: str = "") -> str:
 
 def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     """Print the number of findings, and the commands that show more."""
-    counts = report.counts()
+    counts = report.count_outcomes()
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
     warnings = sum(finding.severity is Severity.WARNING for finding in report.findings)
     not_run = counts["could_not_check"] + counts["crashed"]
@@ -351,7 +353,7 @@ def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> N
     parts += [] if errors else [f"{counts['clean']} checks found nothing"]
     parts += [f"{format_count(not_run, 'check')} could not be run"] if not_run else []
     out.print(Text(f"{'; '.join(parts)}."))
-    main = report.main
+    main = report.main_finding
     if main is None:
         if report.observed is None and report.verdict.gpu_usable:
             print_more_commands(out, "See it compute", [(f"{typed} --deep", "")])
@@ -384,14 +386,14 @@ def _format_codes(report: Report, severity: Severity) -> str:
     return f" ({', '.join(distinct_codes[:MAX_CODES])}{', …' if len(distinct_codes) > MAX_CODES else ''})"
 
 
-def print_more_commands(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
+def print_more_commands(out: Page, label: str, commands: list[tuple[str, str]]) -> None:
     """Print commands that show more, each with a description if it has one, on one line if they fit."""
-    line = Text(f"{what}: ")
+    line = Text(f"{label}: ")
     for index, (command, description) in enumerate(commands):
         entry = Text(command) + Text(f" ({description})" if description else "")
         if index and len(line) + len(entry) + 2 > out.width:
             out.print(line, wrap=len(line) > out.width)
-            line = Text(f"{'':{len(what) + 2}}") + entry
+            line = Text(f"{'':{len(label) + 2}}") + entry
         else:
             line = line + Text(", " if index else "") + entry
     out.print(line, wrap=len(line) > out.width)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ERR", "OUT", "Layout", "Terminal"]
 
-PLAIN = str.maketrans(
+ASCII_REPLACEMENTS = str.maketrans(
     {
         "✓": "+",
         "✗": "x",
@@ -101,7 +101,7 @@ class Terminal:
         try:
             text.encode(encoding)
         except (UnicodeEncodeError, LookupError):
-            text = text.translate(PLAIN).encode(encoding, "replace").decode(encoding)
+            text = text.translate(ASCII_REPLACEMENTS).encode(encoding, "replace").decode(encoding)
         stream.write(text)
 
     def console(self) -> Console:

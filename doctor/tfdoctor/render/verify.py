@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.finding import finding_json, print_explanation
+from tfdoctor.render.finding import make_finding_json, print_explanation
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.render.screen import (
     MAX_TEXT_LINES,
@@ -16,13 +16,20 @@ from tfdoctor.render.screen import (
     print_more_commands,
     print_reason,
 )
-from tfdoctor.render.xml import attribute, element
+from tfdoctor.render.xml import escape_element, quote_attribute
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Simulation, Stage, Verification
 
-__all__ = ["junit", "render_end", "render_simulation", "render_stage", "simulation_json", "verification_json"]
+__all__ = [
+    "make_junit_xml",
+    "make_simulation_json",
+    "make_verification_json",
+    "render_end",
+    "render_simulation",
+    "render_stage",
+]
 
 
 _DOCKERFILE_INSTRUCTIONS = ("USER ", "RUN ", "ENV ", "FROM ")
@@ -52,13 +59,18 @@ def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> s
 
 
 def render_end(
-    done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
+    verification: Verification,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    width: int = 80,
+    colour: bool = False,
 ) -> str:
     """Return the verdict, the reason and the remedy, shortened to fit on one screen with the stages."""
     for lines in (MAX_TEXT_LINES, 2, 1):
         out = Page(width, coloured=colour)
-        _print_result(out, done, verbose=verbose, quiet=quiet, lines=lines)
-        if out.height + len(done.stages) <= SCREEN_LINES:
+        _print_result(out, verification, verbose=verbose, quiet=quiet, lines=lines)
+        if out.height + len(verification.stages) <= SCREEN_LINES:
             break
     return out.text
 
@@ -92,7 +104,7 @@ def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, 
         main_finding,
         None,
         done.command,
-        least=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
+        is_short=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
     )
     out.print()
     for finding in others[:2]:
@@ -126,7 +138,7 @@ def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> No
 # ---------------------------------------------------------------- JSON and XML
 
 
-def simulation_json(simulation: Simulation | None) -> dict[str, Any] | None:
+def make_simulation_json(simulation: Simulation | None) -> dict[str, Any] | None:
     """Return the JSON of a simulation, which `verify` and other commands with simulated drivers print.
 
     Return None if there was no simulation.
@@ -147,54 +159,58 @@ def simulation_json(simulation: Simulation | None) -> dict[str, Any] | None:
     }
 
 
-def verification_json(done: Verification) -> dict[str, Any]:
+def make_verification_json(verification: Verification) -> dict[str, Any]:
     """Return the document that `verify --json` prints."""
     return {
         "schema_version": 1,
-        "target": done.target,
-        "access": done.access,
+        "target": verification.target,
+        "access": verification.access,
         "stages": [
             {"name": stage.name, "status": stage.status, "detail": stage.detail, "seconds": stage.seconds}
-            for stage in done.stages
+            for stage in verification.stages
         ],
-        "gpus": {"expected": done.expected, "visible": done.visible, "computed": done.computed},
+        "gpus": {
+            "expected": verification.expected,
+            "visible": verification.visible,
+            "computed": verification.computed,
+        },
         "verdict": {
             # A simulation can show that an image is broken, but never that a GPU works.
-            "gpu_usable": None if done.simulated is not None and done.ok else done.ok,
-            "cause": done.cause.value if done.cause is not None else None,
-            "summary": done.summary,
+            "gpu_usable": None if verification.simulated is not None and verification.ok else verification.ok,
+            "cause": verification.cause.value if verification.cause is not None else None,
+            "summary": verification.summary,
         },
-        "findings": [finding_json(finding) for finding in done.findings],
-        "simulated": simulation_json(done.simulated),
+        "findings": [make_finding_json(finding) for finding in verification.findings],
+        "simulated": make_simulation_json(verification.simulated),
     }
 
 
-def junit(done: Verification) -> str:
+def make_junit_xml(verification: Verification) -> str:
     """Return JUnit XML with one test case for each stage."""
-    failed = sum(stage.status == "failed" for stage in done.stages)
-    skipped = sum(stage.status == "skipped" for stage in done.stages)
-    seconds = sum(stage.seconds for stage in done.stages)
-    simulated = f" (simulated: {done.simulated.title})" if done.simulated is not None else ""
+    failed = sum(stage.status == "failed" for stage in verification.stages)
+    skipped = sum(stage.status == "skipped" for stage in verification.stages)
+    seconds = sum(stage.seconds for stage in verification.stages)
+    simulated = f" (simulated: {verification.simulated.title})" if verification.simulated is not None else ""
     counts = (
-        f'name={attribute(f"tfdoctor verify {done.target}{simulated}")} tests="{len(done.stages)}" '
+        f'name={quote_attribute(f"tfdoctor verify {verification.target}{simulated}")} tests="{len(verification.stages)}" '
         f'failures="{failed}" errors="0" skipped="{skipped}" time="{seconds:.2f}"'
     )
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites tests="{len(done.stages)}" failures="{failed}" skipped="{skipped}" time="{seconds:.2f}">',
+        f'<testsuites tests="{len(verification.stages)}" failures="{failed}" skipped="{skipped}" time="{seconds:.2f}">',
         f"<testsuite {counts}>",
     ]
-    for stage in done.stages:
+    for stage in verification.stages:
         lines.append(
-            f'<testcase classname="tfdoctor.verify" name={attribute(stage.name)} time="{stage.seconds:.2f}">'
+            f'<testcase classname="tfdoctor.verify" name={quote_attribute(stage.name)} time="{stage.seconds:.2f}">'
         )
         if stage.status == "failed":
-            cause = done.cause.value if done.cause is not None else "inconclusive"
-            details = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in done.findings)
+            cause = verification.cause.value if verification.cause is not None else "inconclusive"
+            details = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in verification.findings)
             lines.append(
-                f"<failure type={attribute(cause)} message={attribute(stage.detail)}>{element(details)}</failure>"
+                f"<failure type={quote_attribute(cause)} message={quote_attribute(stage.detail)}>{escape_element(details)}</failure>"
             )
         elif stage.status == "skipped":
-            lines.append(f"<skipped message={attribute(stage.detail)}/>")
+            lines.append(f"<skipped message={quote_attribute(stage.detail)}/>")
         lines.append("</testcase>")
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])

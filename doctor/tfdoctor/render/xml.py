@@ -7,17 +7,17 @@ from xml.sax.saxutils import escape, quoteattr
 
 from tfdoctor.text import clean
 
-__all__ = ["attribute", "element"]
+__all__ = ["escape_element", "quote_attribute"]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Matches a character that XML 1.0 does not allow."""
 
 
-def element(text: str) -> str:
+def escape_element(text: str) -> str:
     """Return the text escaped for the content of an element."""
     return escape(_NOT_XML.sub("\ufffd", clean(text, limit=60_000)))
 
 
-def attribute(text: str) -> str:
+def quote_attribute(text: str) -> str:
     """Return the text as a quoted attribute value."""
     return quoteattr(_NOT_XML.sub("\ufffd", clean(text, limit=2000)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def find_area(finding: Finding) -> str | None:
     """Return the area that a finding belongs to; None for findings about the report itself."""
     rule = RULES_BY_CODE.get(finding.code)
-    return rule.shown_area if rule is not None else None
+    return rule.reported_area if rule is not None else None
 
 
 def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
@@ -69,7 +69,7 @@ def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[
         # TensorFlow is installed but cannot be examined.
         return Area(name, fact_status, findings[0].title, tuple(findings))
     if fact_status is Status.BAD or not findings:
-        return Area(name, fact_status, texts[0], brief=texts[1:])
+        return Area(name, fact_status, texts[0], short_texts=texts[1:])
     is_error = findings[0].severity is Severity.ERROR
     if name == LOADER:  # the search path does not say which libraries were found on it
         texts = (findings[0].title,)

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LINKS", "ChainLink", "make_chain"]
 
-CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHON = LINKS = (
+(
+    GPU_LINK,
+    MODULE_LINK,
+    DRIVER_LINK,
+    CONTAINER_LINK,
+    LIBRARIES_LINK,
+    CUDNN_LINK,
+    LOADER_LINK,
+    TENSORFLOW_LINK,
+    PYTHON_LINK,
+) = LINKS = (
     "Card",
     "Kernel module",
     "User-space driver",
@@ -31,12 +41,12 @@ CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHO
 )
 """The links, in the order in which a computation on the GPU needs them."""
 _LINK_BY_AREA = {
-    GPU: CARD,
-    DRIVER: USER_SPACE,
-    CUDA: LIBRARIES,
-    CUDNN: NEURAL,
-    LOADER: SEARCH,
-    TENSORFLOW: FRAMEWORK,
+    GPU: GPU_LINK,
+    DRIVER: DRIVER_LINK,
+    CUDA: LIBRARIES_LINK,
+    CUDNN: CUDNN_LINK,
+    LOADER: LOADER_LINK,
+    TENSORFLOW: TENSORFLOW_LINK,
 }
 """The link of each area. Findings of all other areas belong to the Python link."""
 _CONTAINER_DIGIT = "4"
@@ -60,15 +70,19 @@ def make_chain(report: Report) -> tuple[ChainLink, ...]:
     """Return the links of the chain, in the order of `LINKS`. No link is broken if there is no root cause."""
     areas = {area.name: area for area in report.areas}
     status_and_text = {link: _get_area_line(areas.get(area)) for area, link in _LINK_BY_AREA.items()}
-    status_and_text[MODULE] = _describe_module(report.facts)
-    status_and_text[CONTAINER] = _describe_container(report.facts)
-    status_and_text[PYTHON] = _describe_python(report.facts)
+    status_and_text[MODULE_LINK] = _describe_module(report.facts)
+    status_and_text[CONTAINER_LINK] = _describe_container(report.facts)
+    status_and_text[PYTHON_LINK] = _describe_python(report.facts)
     findings_by_link: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        link = _find_link(finding, report.facts, status_and_text[MODULE][0])
+        link = _find_link(finding, report.facts, status_and_text[MODULE_LINK][0])
         if link is not None and finding.severity > Severity.INFO:
             findings_by_link.setdefault(link, []).append(finding)
-    root = report.root if report.root is not None and report.root.severity is Severity.ERROR else None
+    root = (
+        report.root_finding
+        if report.root_finding is not None and report.root_finding.severity is Severity.ERROR
+        else None
+    )
     return tuple(
         _make_link(name, *status_and_text[name], findings_by_link.get(name, ()), root) for name in LINKS
     )
@@ -98,14 +112,14 @@ def _find_link(finding: Finding, facts: Facts, module_status: Status) -> str | N
     if area is None:
         return None
     if finding.code[3] == _CONTAINER_DIGIT:  # the first digit after "TFD"
-        return CONTAINER
+        return CONTAINER_LINK
     if area in (GPU, DRIVER) and isinstance(facts.driver.pci, Absent) and module_status is Status.BAD:
-        return CARD  # there is no GPU, so the later links cannot work
+        return GPU_LINK  # there is no GPU, so the later links cannot work
     if area in (GPU, DRIVER) and module_status is Status.BAD and finding.severity is Severity.ERROR:
-        return MODULE  # without the module, the later links cannot work
+        return MODULE_LINK  # without the module, the later links cannot work
     if area == TENSORFLOW and not isinstance(facts.python, Known):
-        return PYTHON
-    return _LINK_BY_AREA.get(area, PYTHON)
+        return PYTHON_LINK
+    return _LINK_BY_AREA.get(area, PYTHON_LINK)
 
 
 def _get_area_line(area: Area | None) -> tuple[Status, str]:

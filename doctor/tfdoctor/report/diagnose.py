@@ -70,7 +70,7 @@ def diagnose(
         outcomes=outcomes,
         findings=tuple(ordered_findings),
         verdict=_make_verdict(facts, prediction, observed, root, outcomes),
-        root=root,
+        root_finding=root,
         consequences=tuple(consequences),
         areas=make_areas(facts, context.build, findings),
     )
@@ -98,7 +98,7 @@ def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding |
 
 def _is_about_libraries(finding: Finding) -> bool:
     rule = RULES_BY_CODE.get(finding.code)
-    return rule is not None and rule.shown_area in (LOADER, CUDA, CUDNN)
+    return rule is not None and rule.reported_area in (LOADER, CUDA, CUDNN)
 
 
 def _is_about_python(finding: Finding) -> bool:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.facts.loading import FoundElsewhere, LoaderFacts, Resolution
 
-__all__ = ["Fate", "File", "Search", "list_search_folders", "list_searches"]
+__all__ = ["File", "FileOutcome", "Search", "list_search_folders", "list_searches"]
 
 
-class Fate(str, enum.Enum):
+class FileOutcome(str, enum.Enum):
     """The outcome of the search for one file."""
 
     OPENED = "opened"
@@ -38,7 +38,7 @@ class File:
     """A file that could be the library."""
 
     path: str
-    fate: Fate
+    fate: FileOutcome
     note: str
     """The reason for its fate, or how the loader found it."""
 
@@ -85,13 +85,17 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
     files = [
         File(
             candidate.path,
-            Fate.UNUSABLE if candidate.problem else Fate.OPENED,
+            FileOutcome.UNUSABLE if candidate.problem else FileOutcome.OPENED,
             candidate.problem or candidate.via,
         )
         for candidate in resolution.tried
     ]
     if resolution.path is not None and not any(candidate.path == resolution.path for candidate in files):
-        files.append(File(resolution.path, Fate.OPENED if resolution.ok else Fate.UNUSABLE, resolution.via))
+        files.append(
+            File(
+                resolution.path, FileOutcome.OPENED if resolution.ok else FileOutcome.UNUSABLE, resolution.via
+            )
+        )
     files += _find_hidden(loader, resolution)
     listed_paths = {posixpath.normpath(candidate.path) for candidate in files} | {resolution.real}
     for candidate in loader.found:
@@ -115,7 +119,9 @@ def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
             ):
                 seen_paths.add(replaced.other)
                 yield File(
-                    replaced.other, Fate.HIDDEN, f"{replaced.path} comes before it, by {without.variable}"
+                    replaced.other,
+                    FileOutcome.HIDDEN,
+                    f"{replaced.path} comes before it, by {without.variable}",
                 )
 
 
@@ -127,10 +133,10 @@ def _is_same_family(library: FoundElsewhere, soname: str) -> bool:
 def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> File:
     origin = f"of {library.package}" if library.package else ""
     if library.name != resolution.soname and not library.name.startswith(f"{resolution.soname}."):
-        return File(library.path, Fate.OTHER_VERSION, f"{resolution.soname} is wanted")
+        return File(library.path, FileOutcome.OTHER_VERSION, f"{resolution.soname} is wanted")
     if resolution.ok:
-        return File(library.path, Fate.NOT_CONSIDERED, f"a second copy {origin}".strip())
-    return File(library.path, Fate.NOT_CONSIDERED, origin)
+        return File(library.path, FileOutcome.NOT_CONSIDERED, f"a second copy {origin}".strip())
+    return File(library.path, FileOutcome.NOT_CONSIDERED, origin)
 
 
 def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
-from tfdoctor.advice import target_of
+from tfdoctor.advice import build_target
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Cause, Check, Evidence, Finding, Outcome, OutcomeKind
 from tfdoctor.predict import Build, MissingLibrary, describe_build, explain_missing
@@ -84,21 +84,21 @@ class RuleContext:
     @cached_property
     def target(self) -> Target:
         """The target of the remedies."""
-        return target_of(self.facts, self.compat, self.image)
+        return build_target(self.facts, self.compat, self.image)
 
     @cached_property
-    def missing(self) -> tuple[MissingLibrary, ...]:
+    def missing_libraries(self) -> tuple[MissingLibrary, ...]:
         """The CUDA libraries that the loader cannot resolve, each with its cause."""
         return explain_missing(self.facts, self.build) if self.build is not None else ()
 
     @cached_property
-    def failures(self) -> tuple[ImportFailure, ...]:
+    def import_failures(self) -> tuple[ImportFailure, ...]:
         """The failures that stop the import of TensorFlow, or of Keras alone, in the order in which they occur."""
         return list_import_failures(self.facts, self.compat)
 
     def select_missing(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
         """Return the missing libraries that have one of these causes."""
-        return tuple(missing for missing in self.missing if missing.cause in causes)
+        return tuple(missing for missing in self.missing_libraries if missing.cause in causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Rule(Check):
     """
 
     @property
-    def shown_area(self) -> str | None:
+    def reported_area(self) -> str | None:
         """The area whose status the findings change; None if they concern the report itself."""
         return self.area or _AREA_BY_HUNDREDS.get(self.code[3])
 
@@ -210,12 +210,12 @@ def require_value(value: T | None) -> T:
     return value
 
 
-def evidence_from(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
+def make_evidence(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
     """Build evidence that has the fact's source."""
     return Evidence(getattr(fact, "source", "") or "", text)
 
 
-def section_text(docstring: str, heading: str) -> str:
+def extract_section(docstring: str, heading: str) -> str:
     """Return the text below `heading` in a rule's docstring, up to the next heading; "" if there is none."""
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL

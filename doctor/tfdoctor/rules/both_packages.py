@@ -70,7 +70,7 @@ def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Fin
     is_harmless = have_same_files and not is_serious
     severity = Severity.ERROR if is_serious else Severity.INFO if is_harmless else Severity.WARNING
     tensorflow = context.tensorflow
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.BOTH_PACKAGES,
         severity,
         (
@@ -109,9 +109,14 @@ def _build_single_package_remedies(
         return [advice.make_replacement(context.target, tuple(names), best, text)]
     if release is None:
         return [
-            Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context.target, names),))
+            Remedy(
+                "Remove all of them, then install one.", (advice.format_pip_uninstall(context.target, names),)
+            )
         ]
-    requirements = (f"{release.package}=={release.version}", *advice.companion_pins(context.compat, release))
+    requirements = (
+        f"{release.package}=={release.version}",
+        *advice.list_companion_pins(context.compat, release),
+    )
     text = (
         "To have only one: remove both, then install one."
         if is_harmless
@@ -121,9 +126,9 @@ def _build_single_package_remedies(
         Remedy(
             text,
             (
-                advice.pip_uninstall(context.target, names),
-                advice.pip_install(context.target, requirements),
-                advice.check_again(context.target),
+                advice.format_pip_uninstall(context.target, names),
+                advice.format_pip_install(context.target, requirements),
+                advice.format_check_command(context.target),
             ),
             steps=(Uninstall(tuple(names)), Install(requirements)),
         )
@@ -134,7 +139,7 @@ def _build_leftover_finding(leftovers: list[Distribution]) -> Finding:
     """Report the folders that an interrupted pip did not remove."""
     folders = sorted({distribution.location for distribution in leftovers})
     names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in leftovers)
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.BOTH_PACKAGES,
         Severity.INFO,
         'pip puts a package aside under such a name while it replaces it, and warns of an "invalid '

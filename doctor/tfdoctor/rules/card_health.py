@@ -26,11 +26,11 @@ from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status, drivers
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CardHealth, SmiGpu
+    from tfdoctor.facts import GpuCondition, SmiGpu
 
 
 def check(context: RuleContext) -> Result:
-    gpus = card_status.list_card_conditions(context)
+    gpus = card_status.list_gpu_conditions(context)
     findings = []
     for gpu, health in gpus:
         errors, repairs = _list_errors(health), _list_pending_repairs(health)
@@ -39,7 +39,7 @@ def check(context: RuleContext) -> Result:
     return findings
 
 
-def _list_errors(health: CardHealth) -> list[str]:
+def _list_errors(health: GpuCondition) -> list[str]:
     """List the errors that need a reset or a new GPU, one phrase each."""
     errors = []
     if health.recovery:
@@ -53,7 +53,7 @@ def _list_errors(health: CardHealth) -> list[str]:
     return errors
 
 
-def _list_pending_repairs(health: CardHealth) -> list[str]:
+def _list_pending_repairs(health: GpuCondition) -> list[str]:
     """List the repairs that the next reset will do, one phrase each."""
     repairs = []
     if health.remap_pending:
@@ -65,7 +65,7 @@ def _list_pending_repairs(health: CardHealth) -> list[str]:
 
 def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
     """Report a GPU with errors (a warning) or only pending repairs (information)."""
-    sudo, name = advice.sudo_prefix(context.target), card_status.smi_gpu_label(gpu)
+    sudo, name = advice.get_sudo_prefix(context.target), card_status.format_smi_gpu(gpu)
     messages = [*errors, *repairs]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -79,13 +79,13 @@ def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs
                 changes_system=True,
             )
         )
-        remedies.append(drivers.reboot_remedy(context, "Or restart the machine."))
+        remedies.append(drivers.make_reboot_remedy(context, "Or restart the machine."))
     if errors:
         remedies.append(
             Remedy("If it recurs, or remapping has failed, have the card replaced; these are its counters.",
                    (f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index or 0}",))
         )  # fmt: skip
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.WARNING if errors else Severity.INFO,
         f"{name}: {'; '.join(messages)}.",
@@ -104,6 +104,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     short_title="memory errors, or a reset is due",
-    needs=(card_status.require_card_status,),
+    needs=(card_status.require_gpu_conditions,),
     area=GPU,
 )

@@ -26,9 +26,9 @@ from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CardHealth, SmiGpu
+    from tfdoctor.facts import GpuCondition, SmiGpu
 
-REASONS = {
+SLOWDOWN_TEXTS = {
     "hw_thermal_slowdown": "it is too hot (hardware thermal slowdown: clocks halved or worse)",
     "hw_power_brake_slowdown": "the power supply throttles it (hardware power brake: clocks halved or worse)",
     "sw_thermal_slowdown": "it is near its highest temperature (software thermal slowdown)",
@@ -43,20 +43,20 @@ LOW_LIMIT_RATIO = 0.8
 
 
 def check(context: RuleContext) -> Result:
-    gpus = card_status.list_card_conditions(context)
+    gpus = card_status.list_gpu_conditions(context)
     return [finding for gpu, health in gpus for finding in _build_card_findings(context, gpu, health)]
 
 
-def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
+def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition) -> list[Finding]:
     """Report a slowdown and a low power limit of one GPU."""
-    reasons = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
-    if len(reasons) > 1 and reasons[-1] == REASONS["hw_slowdown"]:
+    reasons = [SLOWDOWN_TEXTS[reason] for reason in SLOWDOWN_TEXTS if reason in health.slowdowns]
+    if len(reasons) > 1 and reasons[-1] == SLOWDOWN_TEXTS["hw_slowdown"]:
         reasons = reasons[:-1]  # a more specific reason says the same
-    name, findings = card_status.smi_gpu_label(gpu), []
+    name, findings = card_status.format_smi_gpu(gpu), []
     if reasons:
         temperature_text = f" It is at {health.temperature} °C." if health.temperature is not None else ""
         findings.append(
-            RULE.finding(
+            RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
                 f"{name}: {'; '.join(reasons)}.{temperature_text} It works, but more slowly than it could.",
@@ -80,8 +80,8 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: CardHealth) 
 
 def _build_low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
     """Report a power limit (in watts) that is far below the default."""
-    name = card_status.smi_gpu_label(gpu)
-    return RULE.finding(
+    name = card_status.format_smi_gpu(gpu)
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
         f"{name}: the power limit is {limit:g} W, and its default is {default:g} W: it was lowered, so "
@@ -92,7 +92,7 @@ def _build_low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, de
         remedies=[
             Remedy(
                 "Set it back to the default, unless the lower limit is intended.",
-                (f"{advice.sudo_prefix(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
+                (f"{advice.get_sudo_prefix(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
                 changes_system=True,
             )
         ],
@@ -106,6 +106,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     short_title="slowed down",
-    needs=(card_status.require_card_status,),
+    needs=(card_status.require_gpu_conditions,),
     area=GPU,
 )

@@ -47,16 +47,16 @@ TOOLS = (
 
 
 def check(context: RuleContext) -> Result:
-    cause = require_value(kernels.cause_of_missing_module(context))
+    cause = require_value(kernels.find_missing_module_cause(context))
     if not kernels.is_switched_off(context):
         return ()
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     files = kernels.get_module_files(context)
     blocked = files.blocked if files is not None else ()
     is_prime_off = value_of(context.facts.kernel.prime) == "off"
     evidence = [Evidence("/etc/prime-discrete", "off")] if is_prime_off else []
     evidence += [Evidence(path, line) for path, line in blocked]
-    evidence += drivers.pci_evidence(context)
+    evidence += drivers.list_pci_evidence(context)
     remedies = []
     if is_prime_off:
         remedies.append(
@@ -85,7 +85,7 @@ def check(context: RuleContext) -> Result:
             )
         remedies.append(_build_manual_edit_remedy(context, path))
     return [
-        RULE.finding(
+        RULE.make_finding(
             cause,
             Severity.ERROR,
             explanation,
@@ -103,9 +103,9 @@ def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
 
     In a modprobe file the remedy comments out the line. Otherwise the user edits the kernel's command line.
     """
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
-        manager = advice.package_manager(context.target)
+        manager = advice.get_package_manager(context.target)
         folder = "grub" if manager == advice.PACMAN else "grub2"
         rebuild_command = f"{folder}-mkconfig -o /boot/{folder}/grub.cfg"
         return Remedy(
@@ -121,7 +121,7 @@ def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
         "Turn the lines that forbid it into comments (the old file stays beside it, .bak), then restart.",
         (
             f"{sudo}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {advice.quote(path)}",
-            kernels.rebuild_initramfs_command(context),
+            kernels.make_initramfs_command(context),
             f"{sudo}reboot",
         ),
         changes_system=True,

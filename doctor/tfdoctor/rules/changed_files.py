@@ -91,7 +91,9 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
     for item in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
         reported_paths.update(posixpath.normpath(tried.path) for tried in item.tried if tried.problem)
     missing_names = {
-        name for library in context.missing for name in (library.soname, *library.resolution.really_missing)
+        name
+        for library in context.missing_libraries
+        for name in (library.soname, *library.resolution.really_missing)
     }
     for distribution in python.distributions if python is not None else ():
         names = [path for path in distribution.lost if posixpath.basename(path) in missing_names]
@@ -165,7 +167,7 @@ def _build_broken_finding(
 ) -> Finding:
     """Report files that the loader cannot use. `condition` and `consequence` complete the sentences."""
     names = _join_names([file.path for file in files])
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names} came with {owner.name} {owner.version}{consequence}",
@@ -184,7 +186,7 @@ def _build_size_finding(context: RuleContext, owner: Distribution, files: list[C
         if smaller
         else "Another file was copied over it, or it was patched: its version is not that of the package."
     )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.INFO if smaller else Severity.WARNING,
         f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {reason}",
@@ -196,7 +198,7 @@ def _build_size_finding(context: RuleContext, owner: Distribution, files: list[C
 
 def _build_lost_finding(context: RuleContext, owner: Distribution, paths: list[str]) -> Finding:
     """Report files that the wheel installed and that no longer exist."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.WARNING,
         f"{owner.name} {owner.version} brought {_join_names(paths)}, and it is gone: removed by hand, or with another "
@@ -213,8 +215,8 @@ def _build_reinstall_remedy(context: RuleContext, owner: Distribution) -> Remedy
     return Remedy(
         f"Install {owner.name} again.",
         (
-            advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
-            advice.check_again(context.target),
+            advice.format_pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
+            advice.format_check_command(context.target),
         ),
         steps=(Install((pin,), reinstall=True, dependencies=False),),
     )

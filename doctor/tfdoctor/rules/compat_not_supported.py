@@ -22,17 +22,17 @@ import re
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import is_compat, list_driver_files
+from tfdoctor.predict import is_cuda_compat, list_driver_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 
-FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
+COMPAT_FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 """The folder of a cuda-compat package, with its CUDA version."""
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
-    answer = state.answer
+    state = drivers.determine_driver_state(context)
+    answer = state.cuda
     if answer is None or not answer.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.COMPAT_NOT_SUPPORTED:
@@ -45,16 +45,16 @@ def check(context: RuleContext) -> Result:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
     shadowing = path_shadowing.find_driver_shadowing(context, answer.path or "")
     if shadowing is not None:
-        evidence += path_shadowing.evidence_of_hidden_files(context, shadowing)
-    evidence += [*drivers.module_evidence(context), *drivers.pci_evidence(context)]
-    is_package = is_compat(context.facts, answer)
+        evidence += path_shadowing.list_hidden_file_evidence(context, shadowing)
+    evidence += [*drivers.list_module_evidence(context), *drivers.list_pci_evidence(context)]
+    is_package = is_cuda_compat(context.facts, answer)
     description = (
         f"{answer.path} is from a cuda-compat package: a newer driver library on an older kernel module."
         if is_package
         else "The driver library is newer than the kernel module."
     )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.COMPAT_NOT_SUPPORTED,
             Severity.ERROR,
             f"{description} NVIDIA supports this on data-centre cards only; this card refuses it.",
@@ -72,10 +72,10 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
 
     `is_package` says whether it comes from a cuda-compat package.
     """
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     if not is_package:
         return [
-            drivers.reboot_remedy(
+            drivers.make_reboot_remedy(
                 context,
                 "If the driver was updated since the last start, restart: that loads its new kernel module.",
             ),
@@ -83,20 +83,20 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    removal = advice.remove_matching_folders(context.target, "/compat/", text)
+    removal = advice.make_matching_removal(context.target, "/compat/", text)
     shadowing = path_shadowing.find_driver_shadowing(context, path)
     if shadowing is not None:
-        removal = path_shadowing.removal_remedy(context, shadowing)
+        removal = path_shadowing.make_removal_remedy(context, shadowing)
     if removal is not None:
         remedies.append(removal)
-    match = FOLDER.search(path)
+    match = COMPAT_FOLDER.search(path)
     if match is not None and not context.facts.machine.container:
         package = f"cuda-compat-{match[1]}-{match[2]}"
         uninstall_command = {
             advice.APT: f"{sudo}apt-get remove {package}",
             advice.DNF: f"{sudo}dnf remove {package}",
             advice.ZYPPER: f"{sudo}zypper remove {package}",
-        }.get(advice.package_manager(context.target) or "")
+        }.get(advice.get_package_manager(context.target) or "")
         if uninstall_command is not None:
             remedies.append(
                 Remedy("Remove the package.", (uninstall_command, f"{sudo}ldconfig"), changes_system=True)
@@ -108,7 +108,7 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
                 "Put the driver's own folder first, for this shell.",
                 (
                     advice.format_export([driver_files[0].rpartition("/")[0]]),
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
             )
         )

@@ -43,7 +43,7 @@ ERROR_CAUSES = (
 
 The table is used if the log of the run shows no cause.
 """
-NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
+NO_CODE_PHRASES = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
 """Phrases of the errors that mean that the build has no code for the GPU."""
 
 
@@ -56,7 +56,7 @@ def check(context: RuleContext) -> Result:
     if not failures:
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             context.observed.cause or _classify_error(context, failures[0]),
             Severity.ERROR,
             f"{len(failures)} of {len(context.observed.computed)} listed GPUs cannot compute: {failures[0]}",
@@ -64,7 +64,10 @@ def check(context: RuleContext) -> Result:
             remedies=[
                 Remedy(
                     "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
-                    ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", advice.check_again(context.target)),
+                    (
+                        "sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20",
+                        advice.format_check_command(context.target),
+                    ),
                 )
             ],
         )
@@ -81,7 +84,7 @@ def _classify_error(context: RuleContext, line: str) -> Cause:
     cause = classify_text(line)
     if cause is not None:
         return cause
-    if any(phrase in line for phrase in NO_CODE):
+    if any(phrase in line for phrase in NO_CODE_PHRASES):
         return _classify_code_gap(context)
     return Cause.INCONCLUSIVE
 

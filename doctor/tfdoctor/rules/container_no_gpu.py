@@ -18,14 +18,14 @@ Start the container with GPUs; the host needs NVIDIA's container toolkit for tha
 
 from __future__ import annotations
 
-from tfdoctor.advice.engine import CAPABILITIES, lacks_capability, make_capabilities_remedy
+from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, lacks_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+VISIBLE_DEVICES_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 """The variable that says which GPUs NVIDIA's container toolkit gives to a container."""
 NO_GPU_VALUES = frozenset({"", "void", "none"})
 """Values of NVIDIA_VISIBLE_DEVICES that give a container no GPU."""
@@ -45,32 +45,36 @@ def _require_container(context: RuleContext) -> NotApplicable | None:
 
 def check(context: RuleContext) -> Result:
     container_kind = context.facts.machine.container or ""
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
     variables = context.facts.environment.variables
-    visible, capabilities = variables.get(VISIBLE), variables.get(CAPABILITIES)
+    visible, capabilities = variables.get(VISIBLE_DEVICES_VARIABLE), variables.get(CAPABILITIES_VARIABLE)
     evidence = [Evidence("the loader" if state.resolution else "libcuda.so.1", state.reason)]
     evidence += [
-        Evidence(name, repr(variables[name])) for name in (VISIBLE, CAPABILITIES) if name in variables
+        Evidence(name, repr(variables[name]))
+        for name in (VISIBLE_DEVICES_VARIABLE, CAPABILITIES_VARIABLE)
+        if name in variables
     ]
-    evidence += [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
+    evidence += [*drivers.list_pci_evidence(context), *drivers.list_module_evidence(context)]
     nodes = value_of(context.facts.driver.nodes)
     evidence.append(
         Evidence("/dev", ", ".join(nodes.names) if nodes is not None else "no NVIDIA device node")
     )
     title, reason = "The container was started without GPUs", ""
     if visible is not None and visible.strip() in NO_GPU_VALUES:
-        reason = f" {VISIBLE} is {visible!r}, which asks for none."
+        reason = f" {VISIBLE_DEVICES_VARIABLE} is {visible!r}, which asks for none."
     elif (
         capabilities is not None
         and has_gpu_nodes(context.facts)
         and lacks_capability(capabilities, "compute")
     ):
         title = "The container was given the card without CUDA's driver library"
-        reason = f" {CAPABILITIES} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
+        reason = (
+            f" {CAPABILITIES_VARIABLE} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
+        )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.CONTAINER_NO_GPU,
             Severity.ERROR,
             "The host has NVIDIA's card or kernel module, and this container was not given "

@@ -31,7 +31,7 @@ def check(context: RuleContext) -> Result:
     if engine.get_docker_engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
     return engines.convert_problems(
-        RULE, engine_state.find_loss_conditions(containers, advice.sudo_prefix(context.target))
+        RULE, engine_state.find_loss_conditions(containers, advice.get_sudo_prefix(context.target))
     )
 
 

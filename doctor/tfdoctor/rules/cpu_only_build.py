@@ -54,7 +54,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("two packages are installed over each other: TFD304 reports it")
     name = tensorflow.distribution or "TensorFlow"
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.CPU_ONLY_BUILD,
             Severity.ERROR,
             f"{_explain_cpu_build(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
@@ -99,7 +99,11 @@ def _list_evidence(context: RuleContext, tensorflow: TensorFlowFacts) -> list[Ev
                 f"{tensorflow.core_dir}/python/platform/build_info.py", f"is_cuda_build: {is_cuda_build}"
             )
         )
-    owner = context.python.distribution(tensorflow.distribution or "") if context.python is not None else None
+    owner = (
+        context.python.find_distribution(tensorflow.distribution or "")
+        if context.python is not None
+        else None
+    )
     if owner is not None:
         evidence.append(Evidence(owner.location, f"{owner.name} {owner.version}"))
     if tensorflow.conda_build:
@@ -118,7 +122,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
                 "Its container images for Jetson are the other way.",
                 (
                     "cat /etc/nv_tegra_release",
-                    advice.pip_uninstall(context.target, [tensorflow.distribution or "tensorflow"]),
+                    advice.format_pip_uninstall(context.target, [tensorflow.distribution or "tensorflow"]),
                 ),
             )
         ]
@@ -133,7 +137,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
                 "one).",
                 (
                     f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {CONDA_CUDA_BUILDS}",
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
                 replaces=True,
             )
@@ -149,7 +153,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
     name = f"TensorFlow {best.version}"
     if advice.needs_new_environment(context.target):
         text = f"Make your own environment with {name}, the best for this machine and Python."
-        return [advice.install_release(context.target, best, text)]
+        return [advice.make_release_remedy(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
     return [replace(advice.make_replacement(context.target, (current,), best, text), steps=())]
 
@@ -167,7 +171,7 @@ def _find_same_version(context: RuleContext, build: Build) -> Release | None:
         if (
             release is not None
             and release.gpu
-            and fit.can_serve(context.compat, release, context.target.host, python.version)
+            and fit.can_use_release(context.compat, release, context.target.host, python.version)
         ):
             return release
     return None

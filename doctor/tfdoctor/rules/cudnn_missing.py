@@ -51,14 +51,14 @@ def check(context: RuleContext) -> Result:
             Remedy(
                 "Install NVIDIA's package, where its apt repository (the one CUDA came from) is set up.",
                 (
-                    f"{advice.sudo_prefix(context.target)}apt-get install {package}",
-                    advice.check_again(context.target),
+                    f"{advice.get_sudo_prefix(context.target)}apt-get install {package}",
+                    advice.format_check_command(context.target),
                 ),
                 changes_system=True,
             )
         )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.CUDNN_MISSING,
             Severity.ERROR,
             f"TensorFlow {build.version} opens {name}. The CUDA toolkit does not contain cuDNN.",
@@ -93,9 +93,9 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
         return []
     names = ", ".join(posixpath.basename(path) for path in owner.lost)
     pin = f"{owner.name}=={owner.version}"
-    command = advice.pip_install(context.target, [pin], options="--force-reinstall --no-deps")
+    command = advice.format_pip_install(context.target, [pin], options="--force-reinstall --no-deps")
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.CUDNN_MISSING,
             Severity.ERROR,
             f"{cudnn.soname} opens its parts when it is first used: the GPU is registered, and the first convolution "
@@ -105,7 +105,7 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
             remedies=[
                 Remedy(
                     "Reinstall cuDNN's wheel.",
-                    (command, advice.check_again(context.target)),
+                    (command, advice.format_check_command(context.target)),
                     steps=(Install((pin,), reinstall=True, dependencies=False),),
                 )
             ],
@@ -118,7 +118,7 @@ def _has_nvidia_repository(context: RuleContext) -> bool:
 
     That is assumed if the system uses apt and cuBLAS is in /usr/local/cuda.
     """
-    if advice.package_manager(context.target) != advice.APT or context.loader is None:
+    if advice.get_package_manager(context.target) != advice.APT or context.loader is None:
         return False
     cublas_paths = [
         resolution.path or ""

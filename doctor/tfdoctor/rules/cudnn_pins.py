@@ -74,23 +74,23 @@ def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[R
         except InvalidRequirement:
             continue
         has_extra = requirement.marker is not None and "extra" in str(requirement.marker)
-        installed = context.python is not None and context.python.distribution(requirement.name.lower())
+        installed = context.python is not None and context.python.find_distribution(requirement.name.lower())
         if requirement.name.lower().startswith("nvidia-cudnn-cu") and (installed or not has_extra):
             pins.append(requirement)
     return pins
 
 
-def allows_built_cudnn(specifiers: SpecifierSet, built: str) -> bool:
+def allows_built_cudnn(specifiers: SpecifierSet, built_cudnn: str) -> bool:
     """Return whether `specifiers` allow a cuDNN with the major version of `built` and at least its minor version."""
-    major, minimum = versions.major(built), versions.numbers(built)[:2]
+    major, minimum = versions.major(built_cudnn), versions.parse_numbers(built_cudnn)[:2]
     limits = [specifier.version.removesuffix(".*") for specifier in specifiers]
     candidates = [version for version in limits if versions.is_version(version)]
     # x.9999 stands for the newest minor version
-    versions_to_try = [built, f"{major}.9999", *candidates]
+    versions_to_try = [built_cudnn, f"{major}.9999", *candidates]
     return any(
         specifiers.contains(version, prereleases=True)
         for version in versions_to_try
-        if versions.major(version) == major and versions.numbers(version)[:2] >= minimum
+        if versions.major(version) == major and versions.parse_numbers(version)[:2] >= minimum
     )
 
 
@@ -109,7 +109,7 @@ def _build_finding(
         if versions.is_version(specifier.version)
     }
     same_major = majors == {versions.major(built_cudnn)}
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.WARNING,
         f"{label} asks for {pin.name}{pin.specifier}, and {name} was built with cuDNN {built_cudnn} and needs that minor "
@@ -144,7 +144,7 @@ def _build_remedies(
     remedies = [
         Remedy(
             "Give TensorFlow its own environment.",
-            advice.venv_with(context.target, requirements, advice.get_interpreter(context.target)),
+            advice.make_venv_commands(context.target, requirements, advice.get_interpreter(context.target)),
         )
     ]
     if same_major:
@@ -155,7 +155,10 @@ def _build_remedies(
                 f"Keep the newer cuDNN for both. NVIDIA keeps the minor versions of cuDNN {major} compatible upwards; "
                 f"pip says that {package.name} asks for another one, and the next installation of {package.name} brings "
                 "the older one back: do this last.",
-                (advice.pip_install(context.target, (pin,)), advice.check_again(context.target)),
+                (
+                    advice.format_pip_install(context.target, (pin,)),
+                    advice.format_check_command(context.target),
+                ),
             )
         )
     remedies.append(

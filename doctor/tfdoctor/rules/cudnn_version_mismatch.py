@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
         if context.select_missing(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
         names = [library.soname for library in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
-        return [path_shadowing.with_shadowing(context, _build_major_finding(context), names)]
+        return [path_shadowing.add_shadowing(context, _build_major_finding(context), names)]
     resolution = next(
         (candidate for candidate in loader.resolutions if candidate.soname.startswith("libcudnn.")), None
     )
@@ -57,7 +57,7 @@ def check(context: RuleContext) -> Result:
             f"there is no cudnn_version.h in the include folder beside it. TensorFlow wants {built_cudnn} or a higher minor"
         )
     version = cudnn.version
-    if versions.major(version) != versions.major(built_cudnn) or versions.numbers(version)[
+    if versions.major(version) != versions.major(built_cudnn) or versions.parse_numbers(version)[
         :2
     ] >= _get_major_minor(built_cudnn):
         return ()
@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
 
 def _get_major_minor(version: str) -> tuple[int, ...]:
     """Return the first two numbers of a version."""
-    return versions.numbers(version)[:2]
+    return versions.parse_numbers(version)[:2]
 
 
 def _build_major_finding(context: RuleContext) -> Finding:
@@ -77,7 +77,7 @@ def _build_major_finding(context: RuleContext) -> Finding:
     installed = (
         ", ".join(dict.fromkeys(other.name for other in library.other_versions)) or "a file of another kind"
     )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.ERROR,
         f"TensorFlow {version} opens {library.soname}; {context.location_phrase} there is {installed}. A link from one name "
@@ -96,7 +96,7 @@ def _build_minor_finding(context: RuleContext, path: str, version: str, built_cu
     """Report a cuDNN whose minor version is too low."""
     name = f"libcudnn.so.{versions.major(built_cudnn)}"
     build = context.build
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.ERROR,
         f"TensorFlow {build.version if build is not None else ''} was built with cuDNN {built_cudnn} and needs "

@@ -64,7 +64,7 @@ def check(context: RuleContext) -> Result:
 def _build_missing_package_finding(context: RuleContext, distributions: list[Distribution]) -> Finding:
     """Report distributions that are registered but whose package folder is missing."""
     names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in distributions)
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names} is registered as installed, and there is no `tensorflow` folder: import tensorflow fails.",
@@ -90,7 +90,7 @@ def _build_missing_files_finding(context: RuleContext) -> Finding:
     name = tensorflow.distribution if tensorflow is not None else None
     version = build.version if build is not None else None
     requirement = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{', '.join(missing)} is missing from {folder}: import tensorflow fails.",
@@ -111,7 +111,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
     count_text = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
     if all(difference.what == "unreadable" for difference in differences):
         paths = " ".join(advice.quote(f"{location}/{difference.path}") for difference in differences)
-        return RULE.finding(
+        return RULE.make_finding(
             Cause.NOT_PERMITTED,
             Severity.ERROR,
             f"This user may not read {names}{count_text} of TensorFlow: import tensorflow fails.",
@@ -127,7 +127,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
         )
     requirement = f"{tensorflow.distribution if tensorflow is not None else 'tensorflow'}"
     requirement += f"=={build.version}" if build is not None and build.version else ""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names}{count_text} of TensorFlow: not as installed, and import tensorflow loads it.",
@@ -141,7 +141,7 @@ def _build_unregistered_finding(context: RuleContext) -> Finding:
     """Report a TensorFlow folder that belongs to no distribution."""
     tensorflow = context.tensorflow
     folder = tensorflow.package_dir if tensorflow is not None else ""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
         "There is a `tensorflow` folder and no distribution that it belongs to: built from source, copied, "
@@ -157,8 +157,8 @@ def _build_reinstall_remedy(context: RuleContext, requirements: list[str]) -> Re
     return Remedy(
         "Install it again.",
         (
-            advice.pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
-            advice.check_again(context.target),
+            advice.format_pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
+            advice.format_check_command(context.target),
         ),
         steps=(Install(tuple(requirements), reinstall=True, dependencies=False),),
     )

@@ -28,7 +28,7 @@ from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Tried
+    from tfdoctor.facts import LoadAttempt
     from tfdoctor.predict import MissingLibrary
 
 
@@ -55,7 +55,7 @@ def check(context: RuleContext) -> Result:
     title = (
         f"{rejected_files[0].path} {_describe_file(rejected_files[0].problem)}: {rejected_files[0].problem}"
     )
-    finding = RULE.finding(
+    finding = RULE.make_finding(
         libraries[0].cause,
         Severity.ERROR,
         explanation,
@@ -64,7 +64,7 @@ def check(context: RuleContext) -> Result:
         remedies=_build_remedies(context, libraries, rejected_files),
     )
     return [
-        path_shadowing.with_shadowing(
+        path_shadowing.add_shadowing(
             context, finding, [missing_library.soname for missing_library in libraries], title=title
         )
     ]
@@ -75,13 +75,13 @@ def _describe_file(problem: str) -> str:
     return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
-def _get_first_rejected_file(library: MissingLibrary) -> Tried:
+def _get_first_rejected_file(library: MissingLibrary) -> LoadAttempt:
     """Return the first file that the loader rejected for this library."""
     return list_unusable_files(library.resolution)[0]
 
 
 def _build_remedies(
-    context: RuleContext, libraries: list[MissingLibrary], rejected_files: list[Tried]
+    context: RuleContext, libraries: list[MissingLibrary], rejected_files: list[LoadAttempt]
 ) -> list[Remedy]:
     """Return the remedies: skip the damaged files, reinstall their wheels, or rename them."""
     paths = [tried.path for tried in rejected_files]
@@ -89,7 +89,7 @@ def _build_remedies(
         context.loader is not None and context.loader.without
     )  # results without the variables are needed to find what hides the copies
     copies = [copy for library in libraries for copy in library.elsewhere[:1]] if is_measured else []
-    removal = advice.remove_folders_of_files(context.target, rejected_files, copies)
+    removal = advice.make_file_removal(context.target, rejected_files, copies)
     if removal is not None and all(library.elsewhere for library in libraries):
         return [removal]
     wheel_paths = [path for path in paths if _is_wheel_file(context, path)]
@@ -97,17 +97,17 @@ def _build_remedies(
         tried.path.rpartition("/")[2] if library.resolution.path else library.soname
         for library, tried in zip(libraries, rejected_files, strict=True)
     ]
-    requirements = advice.cuda_requirements(context.target, names)
+    requirements = advice.list_cuda_requirements(context.target, names)
     if len(wheel_paths) == len(paths) and requirements:
         pins = tuple(
             advice.find_registered_wheel(context.target, requirement) or requirement
             for requirement in requirements
         )
-        command = advice.pip_install(context.target, pins, options="--force-reinstall --no-deps")
+        command = advice.format_pip_install(context.target, pins, options="--force-reinstall --no-deps")
         return [
             Remedy(
                 "Reinstall the wheel that it belongs to.",
-                (command, advice.check_again(context.target)),
+                (command, advice.format_check_command(context.target)),
                 steps=(Install(pins, reinstall=True, dependencies=False),),
             )
         ]
@@ -118,7 +118,7 @@ def _build_remedies(
     remedies = [
         Remedy(
             "Rename the damaged file.",
-            (*rename_commands, advice.check_again(context.target)),
+            (*rename_commands, advice.format_check_command(context.target)),
             changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
             steps=tuple(Remove(path) for path in paths) if _are_in_environment(context, paths) else (),
         )
@@ -157,7 +157,7 @@ def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:
 
 def _get_sudo_prefix(context: RuleContext, path: str) -> str:
     """Return the sudo prefix if the path belongs to the system, else ""."""
-    return advice.sudo_prefix(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
+    return advice.get_sudo_prefix(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
 
 
 RULE = Rule(

@@ -45,20 +45,20 @@ def _require_nodes(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 def check(context: RuleContext) -> Result:
     driver = context.facts.driver
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if state.cause is not None and state.cause not in MISSING_NODE_CAUSES:
         return NotApplicable("the driver fails for another reason")
     errors = drivers.list_node_errors(context) if state.cause is not None else []
     if not errors or state.cause is None:
         return ()
-    closed_nodes = state.answer.closed_nodes if state.answer is not None else ()
-    refused_nodes = state.answer.refused_nodes if state.answer is not None and not closed_nodes else ()
+    closed_nodes = state.cuda.closed_nodes if state.cuda is not None else ()
+    refused_nodes = state.cuda.refused_nodes if state.cuda is not None and not closed_nodes else ()
     nodes = value_of(driver.nodes)
     evidence = [Evidence("/dev", line) for line in errors]
     evidence.append(Evidence("/dev", f"there: {', '.join(nodes.names) if nodes is not None else 'none'}"))
-    evidence += drivers.module_evidence(context)
+    evidence += drivers.list_module_evidence(context)
     return [
-        RULE.finding(
+        RULE.make_finding(
             state.cause,
             Severity.ERROR,
             f"NVIDIA's kernel module is loaded, and {'; '.join(errors)}. The driver needs these nodes to "
@@ -111,7 +111,7 @@ def _build_cgroup_remedies(context: RuleContext) -> list[Remedy]:
 
 def _build_remedies(context: RuleContext, closed_nodes: tuple[str, ...]) -> list[Remedy]:
     """Return the remedies for missing nodes, or for nodes that are closed to this user."""
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     owner_remedy = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
         return [
@@ -133,7 +133,7 @@ def _build_remedies(context: RuleContext, closed_nodes: tuple[str, ...]) -> list
     return [
         Remedy(
             "Make them; nvidia-modprobe comes with the driver.",
-            (f"{sudo}nvidia-modprobe -c 0 -u", advice.check_again(context.target)),
+            (f"{sudo}nvidia-modprobe -c 0 -u", advice.format_check_command(context.target)),
             changes_system=True,
         ),
         owner_remedy,

@@ -38,37 +38,37 @@ MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
 
 
 def check(context: RuleContext) -> Result:
-    hang_reason = drivers.hang_reason(context)
+    hang_reason = drivers.find_hang_reason(context)
     if hang_reason:
         return [_build_hang_finding(context, hang_reason)]
     outcome = prerequisites.require_driver(context)
     if outcome is not None:
         return outcome
-    state = drivers.driver_state(context)
-    if state.answer is None or state.cause is None:
+    state = drivers.determine_driver_state(context)
+    if state.cuda is None or state.cause is None:
         return ()
     if state.cause is not Cause.DRIVER_INIT_UNKNOWN:
         return NotApplicable("the driver's answer names the reason itself")
     if drivers.list_node_errors(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    code = kernels.module_rule_code(context)
+    code = kernels.find_module_rule_code(context)
     if code:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
-    title, explanation, remedies = _explain_crash(context, state.answer) or _explain_failure(
-        context, state.answer
+    title, explanation, remedies = _explain_crash(context, state.cuda) or _explain_failure(
+        context, state.cuda
     )
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
     evidence = [
         Evidence(source, state.reason),
-        *drivers.module_evidence(context),
-        *drivers.smi_evidence(context),
+        *drivers.list_module_evidence(context),
+        *drivers.list_smi_evidence(context),
     ]
     return [_build_finding(title, explanation, evidence, remedies)]
 
 
 def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
     """Return a finding of this rule."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DRIVER_INIT_UNKNOWN,
         Severity.ERROR,
         explanation,
@@ -86,11 +86,17 @@ def _build_hang_finding(context: RuleContext, reason: str) -> Finding:
         f"A child process called cuInit, and {reason}. Every CUDA program will hang there too, TensorFlow "
         "included. Usually the card or its kernel module is stuck; a first call after start can also be slow "
         "where many cards have to be woken up.",
-        [Evidence(source, reason), *drivers.module_evidence(context), *drivers.smi_evidence(context)],
+        [
+            Evidence(source, reason),
+            *drivers.list_module_evidence(context),
+            *drivers.list_smi_evidence(context),
+        ],
         [
             Remedy("Give it more time once, to tell slow from stuck.", ("tfdoctor check --timeout 60",)),
-            drivers.kernel_log_remedy(context),
-            drivers.reboot_remedy(context, "Where the kernel's log reports Xid or NVRM errors, restart."),
+            drivers.make_kernel_log_remedy(context),
+            drivers.make_reboot_remedy(
+                context, "Where the kernel's log reports Xid or NVRM errors, restart."
+            ),
         ],
     )
 
@@ -99,13 +105,14 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
     """Explain a crash of the driver's library; None if it did not crash."""
     if not answer.crashed:
         return None
-    remedies = [drivers.kernel_log_remedy(context)]
+    remedies = [drivers.make_kernel_log_remedy(context)]
     preload = context.facts.environment.variables.get("LD_PRELOAD")
     if preload:
         remedies.insert(
             0,
             Remedy(
-                "LD_PRELOAD is set: try without it.", ("unset LD_PRELOAD", advice.check_again(context.target))
+                "LD_PRELOAD is set: try without it.",
+                ("unset LD_PRELOAD", advice.format_check_command(context.target)),
             ),
         )
     if not context.facts.machine.container:
@@ -149,7 +156,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
 
     The explanation follows from the state of the machine, which says more than the number.
     """
-    driver, sudo = context.facts.driver, advice.sudo_prefix(context.target)
+    driver, sudo = context.facts.driver, advice.get_sudo_prefix(context.target)
     error = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
@@ -163,7 +170,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
                 f"cuInit answers {error}, and the kernel's part of the driver is not running: it was not "
                 "built for this kernel, or Secure Boot refuses it because it is not signed."
             ),
-            [drivers.load_module_remedy(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
+            [drivers.make_load_module_remedy(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
         )
     if modules is not None and "nvidia" in modules and "nvidia_uvm" not in modules:
         return (
@@ -173,7 +180,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
                 "it, is not."
             ),
             [
-                drivers.load_module_remedy(context, "nvidia-uvm"),
+                drivers.make_load_module_remedy(context, "nvidia-uvm"),
                 Remedy(
                     "To have it after each start:",
                     (f"echo nvidia-uvm | {sudo}tee /etc/modules-load.d/nvidia-uvm.conf",),
@@ -208,11 +215,15 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
         [
             Remedy(
                 "Load nvidia_uvm again (end programs that use the card first).",
-                (f"{sudo}rmmod nvidia_uvm", f"{sudo}modprobe nvidia-uvm", advice.check_again(context.target)),
+                (
+                    f"{sudo}rmmod nvidia_uvm",
+                    f"{sudo}modprobe nvidia-uvm",
+                    advice.format_check_command(context.target),
+                ),
                 changes_system=True,
             ),
-            drivers.kernel_log_remedy(context),
-            drivers.reboot_remedy(context),
+            drivers.make_kernel_log_remedy(context),
+            drivers.make_reboot_remedy(context),
         ],
     )
 
@@ -244,7 +255,7 @@ def _explain_unavailable_device(context: RuleContext) -> ProblemText:
                 "See who uses it, and in which compute mode it is.",
                 ("nvidia-smi", "nvidia-smi --query-gpu=index,compute_mode --format=csv"),
             ),
-            drivers.kernel_log_remedy(context),
+            drivers.make_kernel_log_remedy(context),
         ],
     )
 
@@ -256,7 +267,7 @@ def _explain_ecc_error(context: RuleContext) -> ProblemText:
         "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
         [
             Remedy("See the card's error counts.", ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER",)),
-            drivers.reboot_remedy(context, "Restart; if it recurs, the card is faulty."),
+            drivers.make_reboot_remedy(context, "Restart; if it recurs, the card is faulty."),
         ],
     )
 
@@ -276,21 +287,21 @@ def _explain_system_call(context: RuleContext) -> ProblemText:
                 "See which call is refused.",
                 ("strace -f -e trace=openat,ioctl nvidia-smi 2>&1 | tail -n 40",),
             ),
-            drivers.kernel_log_remedy(context),
+            drivers.make_kernel_log_remedy(context),
         ],
     )
 
 
 def _explain_fabric_manager(context: RuleContext) -> ProblemText:
     """Explain error 802: the service that sets up NVSwitch does not run."""
-    sudo, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
-    version = drivers.driver_version(context)
+    sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
+    version = drivers.find_driver_version(context)
     version_hint = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine
     start_commands = (
         f"{sudo}systemctl enable --now nvidia-fabricmanager",
-        advice.check_again(context.target),
+        advice.format_check_command(context.target),
     )
     remedies = [Remedy("Start NVIDIA's Fabric Manager.", start_commands, changes_system=True)]
     if machine.container:
@@ -337,7 +348,7 @@ def _explain_mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
         remedies.append(
             Remedy(
                 "Do without MPS in this shell.",
-                ("unset CUDA_MPS_PIPE_DIRECTORY", advice.check_again(context.target)),
+                ("unset CUDA_MPS_PIPE_DIRECTORY", advice.format_check_command(context.target)),
             )
         )
     remedies.append(

@@ -33,7 +33,7 @@ UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
         return NotApplicable("the driver fails for another reason")
     mismatch_evidence = _list_mismatch_evidence(context)
@@ -47,17 +47,17 @@ def check(context: RuleContext) -> Result:
         if versions is not None
         else "The kernel module in memory and the libraries have different versions"
     )
-    answer = state.answer
+    answer = state.cuda
     evidence = list(mismatch_evidence)
     if has_failed and answer is not None:
         source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
         evidence.insert(0, Evidence(source, f"cuInit: {answer.init_name} ({answer.init})"))
-    evidence += drivers.module_evidence(context)
+    evidence += drivers.list_module_evidence(context)
     if answer is not None and answer.path:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     ending = "." if has_failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.DRIVER_LIB_MISMATCH,
             Severity.ERROR if is_fatal else Severity.WARNING,
             f"{description}: an update changed the files, and the old module is still loaded{ending}",
@@ -78,7 +78,7 @@ def _list_mismatch_evidence(context: RuleContext) -> list[Evidence]:
             Evidence("nvmlInit", f"{nvml.init_error or 'Driver/library version mismatch'} ({nvml.init})")
         )
     if isinstance(smi, SmiFailure) and smi.kind == "nvml_mismatch":
-        evidence += drivers.smi_evidence(context)
+        evidence += drivers.list_smi_evidence(context)
     return evidence
 
 
@@ -97,11 +97,11 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),
         ]
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     loaded_modules = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
     modules = [name for name in UNLOAD_ORDER if loaded_modules is None or name in loaded_modules]
     return [
-        drivers.reboot_remedy(context, "Restart the machine: this always helps."),
+        drivers.make_reboot_remedy(context, "Restart the machine: this always helps."),
         Remedy(
             "Without a restart: end every program that uses the card (the desktop too), then change the "
             "module.",
@@ -109,7 +109,7 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
                 f"{sudo}lsof /dev/nvidia*",
                 f"{sudo}rmmod {' '.join(modules or ['nvidia'])}",
                 f"{sudo}modprobe nvidia",
-                advice.check_again(context.target),
+                advice.format_check_command(context.target),
             ),
             changes_system=True,
         ),

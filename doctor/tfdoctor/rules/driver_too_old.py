@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if state.cause is Cause.DRIVER_TOO_OLD:
         return [_build_cuinit_finding(context, state.reason)]
     if state.cause is not None:
@@ -47,8 +47,8 @@ def check(context: RuleContext) -> Result:
             if minimum is None
             else f"no table says which driver CUDA {minimum.cuda} needs here"
         )
-    driver_cuda = state.answer.version if state.answer is not None else None
-    version = drivers.driver_version(context)
+    driver_cuda = state.cuda.version if state.cuda is not None else None
+    version = drivers.find_driver_version(context)
     if driver_cuda is not None:
         is_too_old = not versions.is_at_least(driver_cuda, _get_min_driver_cuda(minimum))
     elif version is not None:
@@ -96,14 +96,14 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
-        if drivers.code_for(context, device.compute_capability or "99") != "none":
+        if drivers.find_code_kind(context, device.compute_capability or "99") != "none":
             return False
     return True
 
 
 def _list_evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
     """Return the driver version, the newest CUDA that it supports, and the required driver, as far as known."""
-    version = drivers.driver_version(context)
+    version = drivers.find_driver_version(context)
     evidence = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
     if driver_cuda is not None:
         evidence.append(Evidence("cuDriverGetVersion", f"supports CUDA {driver_cuda} and older"))
@@ -121,29 +121,29 @@ def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
         if minimum is not None and minimum.minimum is not None
         else ""
     )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DRIVER_TOO_OLD,
         Severity.ERROR,
         f"{reason} The kernel's part of the driver is older than the library that asks it.{requirement}",
         title="The driver is too old",
-        evidence=[*_list_evidence(context, None), *drivers.module_evidence(context)],
+        evidence=[*_list_evidence(context, None), *drivers.list_module_evidence(context)],
         remedies=_build_remedies(context, minimum.minimum if minimum is not None else None),
     )
 
 
 def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
     """Report a driver that is below the minimum for this build's CUDA."""
-    version = drivers.driver_version(context)
+    version = drivers.find_driver_version(context)
     driver = f"Driver {version[0]}" if version is not None else "The driver"
     statement = f"{driver} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{driver} is there"
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DRIVER_TOO_OLD,
         Severity.ERROR,
         f"{statement}; this TensorFlow was built with CUDA {minimum.cuda}, and {minimum.explanation}. TensorFlow "
         "lists the card and then cannot use it: the CUDA runtime refuses the driver.",
         title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
         "newer is needed",
-        row=f"too old for CUDA {versions.major_minor(minimum.cuda)}",
+        short_title=f"too old for CUDA {versions.major_minor(minimum.cuda)}",
         evidence=_list_evidence(context, driver_cuda),
         remedies=_build_remedies(context, minimum.minimum),
     )
@@ -160,13 +160,13 @@ def _check_support_minimum(
     if version is None or minimum.minimum is None or versions.is_at_least(version[0], minimum.minimum):
         return []
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.DRIVER_TOO_OLD,
             Severity.WARNING,
             f"{minimum.explanation[:1].upper()}{minimum.explanation[1:]}. Here is driver {version[0]}. It speaks CUDA "
             f"{_get_min_driver_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
             title=f"NVIDIA promises CUDA {versions.major_minor(minimum.cuda)} only from driver {minimum.minimum} on",
-            row=f"older than CUDA {versions.major_minor(minimum.cuda)} is promised for",
+            short_title=f"older than CUDA {versions.major_minor(minimum.cuda)} is promised for",
             evidence=_list_evidence(context, None),
             remedies=_build_remedies(context, minimum.minimum),
         )
@@ -195,19 +195,19 @@ def _check_jit_support(
             affected.append((device, *compilation))
     if not affected:
         return []
-    names = ", ".join(drivers.device_label(device) for device, _, _ in affected)
+    names = ", ".join(drivers.format_device(device) for device, _, _ in affected)
     device, cuda, share = max(affected, key=lambda entry: versions.parse(entry[1]))
     code = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
     required_driver = context.compat.driver_minimum(cuda, minimum.os).own
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.DRIVER_TOO_OLD,
             Severity.ERROR,
             f"{names}: this TensorFlow has {code} for compute capability {device.compute_capability}, so the driver "
             f"would have to compile its PTX, which is of CUDA {versions.major_minor(cuda)}. The driver supports CUDA "
             f"{driver_cuda} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
             title=f"The driver is too old to compile this TensorFlow's code: {required_driver or 'a newer one'} is needed",
-            row="too old to compile TensorFlow's code",
+            short_title="too old to compile TensorFlow's code",
             evidence=_list_evidence(context, driver_cuda),
             remedies=_build_remedies(context, required_driver),
         )
@@ -246,7 +246,7 @@ def _build_remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
 def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy with the best release for this Python and the installed driver."""
     build, python = context.build, context.python
-    version, cuda = drivers.driver_version(context), value_of(context.facts.driver.cuda)
+    version, cuda = drivers.find_driver_version(context), value_of(context.facts.driver.cuda)
     if build is None or python is None or version is None or context.facts.machine.wsl:
         return []
     if cuda is not None and cuda.init in (35, 36):  # the driver library is newer than the kernel module

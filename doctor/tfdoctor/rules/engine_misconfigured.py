@@ -31,7 +31,7 @@ def check(context: RuleContext) -> Result:
     if containers.tool("docker") is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.convert_problems(
-        RULE, engine_state.find_misconfigurations(containers, advice.sudo_prefix(context.target))
+        RULE, engine_state.find_misconfigurations(containers, advice.get_sudo_prefix(context.target))
     )
 
 

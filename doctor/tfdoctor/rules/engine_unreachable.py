@@ -33,7 +33,7 @@ def check(context: RuleContext) -> Result:
     if silence is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.convert_problems(
-        RULE, engine.find_unreachable_engine(containers, advice.sudo_prefix(context.target))
+        RULE, engine.find_unreachable_engine(containers, advice.get_sudo_prefix(context.target))
     )
 
 

@@ -30,7 +30,7 @@ from tfdoctor.rules.shared.pythons import describe_python_choice
 if TYPE_CHECKING:
     from tfdoctor.facts.python import LostEnvironment
 
-STATES = {
+PROBLEM_CLAUSES = {
     "gone": "which is not there: it was moved or deleted",
     "empty": "in which there is no Python",
     "base-gone": "whose Python is a link to {target}, which is not there",
@@ -48,7 +48,7 @@ def check(context: RuleContext) -> Result:
     )
     if choice is None or environment is None:
         return NotApplicable("no environment is named that could not be used")
-    state = STATES[environment.problem].format(target=environment.target)
+    state = PROBLEM_CLAUSES[environment.problem].format(target=environment.target)
     uses_gpu = context.prediction.gpu_registered is True
     python = context.python.executable if context.python is not None else choice.path
     evidence = [Evidence(f"${environment.variable}", environment.prefix)]
@@ -61,7 +61,7 @@ def check(context: RuleContext) -> Result:
         for folder in environment.moved_to
     ]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.NOT_PERMITTED if environment.problem == "closed" else Cause.PYTHON_UNUSABLE,
             Severity.WARNING if uses_gpu else Severity.ERROR,
             f"${environment.variable} names {environment.prefix}, {state}. In this shell, `python` starts a different one: "
@@ -74,21 +74,21 @@ def check(context: RuleContext) -> Result:
             + ".",
             title=f"The active environment {environment.prefix} cannot be used: your shell uses a different Python",
             evidence=evidence,
-            remedies=restore_remedies(environment),
+            remedies=build_restore_remedies(environment),
         )
     ]
 
 
-def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
+def build_restore_remedies(environment: LostEnvironment) -> list[Remedy]:
     """Return the remedies that restore the lost environment."""
-    prefix = advice.quote(lost.prefix)
-    is_conda = lost.variable == "CONDA_PREFIX"
-    if lost.problem == "closed":
+    prefix = advice.quote(environment.prefix)
+    is_conda = environment.variable == "CONDA_PREFIX"
+    if environment.problem == "closed":
         return [Remedy("Run as the user whose environment it is, or use one of your own.", ("id -un",))]
-    if lost.problem == "base-gone":
-        return _replace_base_remedies(lost)
+    if environment.problem == "base-gone":
+        return _replace_base_remedies(environment)
     remedies = []
-    for folder in lost.moved_to[:2]:
+    for folder in environment.moved_to[:2]:
         quoted = advice.quote(folder)
         remedies += [
             Remedy(f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted}",)),
@@ -121,7 +121,7 @@ def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
             "If it is lost, create a new one with TensorFlow in it.",
             (f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate", "tfdoctor check"),
         )
-        if lost.problem == "gone"
+        if environment.problem == "gone"
         else Remedy(
             "Create it again with TensorFlow in it; put the rest aside first.",
             (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),

@@ -46,7 +46,7 @@ def check(context: RuleContext) -> Result:
     )
     remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {required} or newer."))
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.GLIBC_TOO_OLD,
             Severity.ERROR,
             f"TensorFlow {build.version if build is not None else ''} needs glibc {required}; this system has "

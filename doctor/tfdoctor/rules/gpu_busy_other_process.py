@@ -34,7 +34,7 @@ MIN_REPORTED_MIB = 500
 
 
 @dataclass(frozen=True, slots=True)
-class CardMemory:
+class GpuMemory:
     """The memory (in MiB), compute mode and processes of a GPU. None means not known."""
 
     label: str
@@ -80,7 +80,7 @@ def check(context: RuleContext) -> Result:
     return findings
 
 
-def _list_gpus(context: RuleContext) -> list[CardMemory] | None:
+def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
     """List the GPUs from NVML with the modes from nvidia-smi, else from nvidia-smi alone.
 
     None if neither reports them. GPUs in MIG mode are omitted: their memory is not that of their instances.
@@ -95,7 +95,7 @@ def _list_gpus(context: RuleContext) -> list[CardMemory] | None:
             if gpu is not None and gpu.mig:
                 continue
             gpus.append(
-                CardMemory(
+                GpuMemory(
                     device.name or f"GPU {device.index}",
                     device.pci_bus_id,
                     device.uuid,
@@ -111,7 +111,7 @@ def _list_gpus(context: RuleContext) -> list[CardMemory] | None:
     if not smi_gpus:
         return None
     return [
-        CardMemory(
+        GpuMemory(
             gpu.name or f"GPU {gpu.index}",
             gpu.pci_bus_id,
             gpu.uuid,
@@ -127,7 +127,7 @@ def _list_gpus(context: RuleContext) -> list[CardMemory] | None:
     ]
 
 
-def _select_visible_gpus(context: RuleContext, gpus: list[CardMemory]) -> list[CardMemory]:
+def _select_visible_gpus(context: RuleContext, gpus: list[GpuMemory]) -> list[GpuMemory]:
     """Return the GPUs that TensorFlow will see: those that the driver shows, by PCI address."""
     cuda = value_of(context.facts.driver.cuda)
     if cuda is None or cuda.init is None:
@@ -138,20 +138,20 @@ def _select_visible_gpus(context: RuleContext, gpus: list[CardMemory]) -> list[C
     return [gpu for gpu in gpus if gpu.pci_bus_id in addresses]
 
 
-def _is_busy(gpu: CardMemory) -> bool:
+def _is_busy(gpu: GpuMemory) -> bool:
     """Return whether less than half of the memory, or less than MIN_REPORTED_MIB, is free."""
     free = gpu.free
     return free is not None and gpu.total is not None and (free < MIN_REPORTED_MIB or free * 2 < gpu.total)
 
 
-def _format_memory(gpu: CardMemory) -> str:
+def _format_memory(gpu: GpuMemory) -> str:
     """Format the free and total memory of a GPU."""
     address = f" ({gpu.pci_bus_id})" if gpu.pci_bus_id else ""
     return f"{gpu.label}{address}: {gpu.free} of {gpu.total} MiB free"
 
 
 def _build_busy_finding(
-    context: RuleContext, busy_gpus: list[CardMemory], visible_gpus: list[CardMemory], gpus: list[CardMemory]
+    context: RuleContext, busy_gpus: list[GpuMemory], visible_gpus: list[GpuMemory], gpus: list[GpuMemory]
 ) -> Finding:
     """Report GPUs whose memory other processes use; an error if every visible GPU is full."""
     is_full = all((gpu.free or 0) < MIN_REPORTED_MIB for gpu in busy_gpus) and len(busy_gpus) == len(
@@ -173,7 +173,7 @@ def _build_busy_finding(
         if texts
         else ""
     )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
         Severity.ERROR if is_full else Severity.WARNING,
         "Other processes use the card's memory: "
@@ -189,7 +189,7 @@ def _build_busy_finding(
     )
 
 
-def _describe_memory_use(context: RuleContext, busy_gpus: list[CardMemory]) -> str:
+def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> str:
     """Describe how much of the free memory TensorFlow would take, in MiB if its rule for the amount is known."""
     build = context.build
     cuda = value_of(context.facts.driver.cuda)
@@ -208,7 +208,7 @@ def _describe_memory_use(context: RuleContext, busy_gpus: list[CardMemory]) -> s
     return f"TensorFlow would take nearly all that is left, about {max(free - reserved, 0)} MiB."
 
 
-def _list_processes(gpu: CardMemory) -> list[str]:
+def _list_processes(gpu: GpuMemory) -> list[str]:
     """Describe the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
     processes = sorted(gpu.processes, key=lambda item: (item.kind == "G", -(item.used_mib or 0)))
     return [_describe_process(process) for process in processes]
@@ -229,7 +229,7 @@ def _describe_process(process: SmiProcess) -> str:
     return f"{name}{command}{pid}{owner}{container}{amount}{state}"
 
 
-def _describe_unlisted_memory(gpu: CardMemory, *, in_container: bool) -> list[str]:
+def _describe_unlisted_memory(gpu: GpuMemory, *, in_container: bool) -> list[str]:
     """Return a sentence about memory that no listed process holds, if it is more than the driver itself needs.
 
     If the memory of a listed process is not known, the sentence says only that. Empty if there is nothing to say.
@@ -246,9 +246,9 @@ def _describe_unlisted_memory(gpu: CardMemory, *, in_container: bool) -> list[st
     return [f"{unlisted} MiB are held by processes that nvidia-smi does not list here"]
 
 
-def _build_end_process_remedies(context: RuleContext, busy_gpus: list[CardMemory]) -> list[Remedy]:
+def _build_end_process_remedies(context: RuleContext, busy_gpus: list[GpuMemory]) -> list[Remedy]:
     """Return the remedies to end the processes that hold the memory."""
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     processes = [process for gpu in busy_gpus for process in gpu.processes if process.kind != "G"]
     own_processes = [
         process for process in processes if process.own and process.pid is not None and process.state is None
@@ -307,7 +307,7 @@ def _build_end_process_remedies(context: RuleContext, busy_gpus: list[CardMemory
 
 
 def _build_remedies(
-    context: RuleContext, busy_gpus: list[CardMemory], gpus: list[CardMemory], *, is_full: bool
+    context: RuleContext, busy_gpus: list[GpuMemory], gpus: list[GpuMemory], *, is_full: bool
 ) -> list[Remedy]:
     """Return the remedies: end the processes, use a free GPU, or share the memory."""
     remedies = _build_end_process_remedies(context, busy_gpus)
@@ -319,7 +319,7 @@ def _build_remedies(
                 f"Use the free card ({best.label}).",
                 (
                     f"export CUDA_VISIBLE_DEVICES={advice.quote(best.uuid or '')}",
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
             )
         )
@@ -334,18 +334,18 @@ def _build_remedies(
 
 
 def _build_prohibited_finding(
-    context: RuleContext, prohibited_gpus: list[CardMemory], visible_gpus: list[CardMemory]
+    context: RuleContext, prohibited_gpus: list[GpuMemory], visible_gpus: list[GpuMemory]
 ) -> Finding:
     """Report GPUs in the compute mode Prohibited; an error if every visible GPU is."""
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     names = ", ".join(gpu.label for gpu in prohibited_gpus)
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
         Severity.ERROR if len(prohibited_gpus) == len(visible_gpus) else Severity.WARNING,
         f"{names}: the compute mode is Prohibited, in which no process may use the card. TensorFlow lists it "
         "and fails at the first operation.",
         title="The card's compute mode forbids computing",
-        row="its compute mode forbids computing",
+        short_title="its compute mode forbids computing",
         evidence=[
             Evidence("nvidia-smi -q -x", f"{gpu.label}: compute mode {gpu.mode}") for gpu in prohibited_gpus
         ],

@@ -52,8 +52,8 @@ def _check_capability(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding | None:
     """Return the finding about the GPUs of one compute capability; None if there is no problem."""
-    code = drivers.code_for(context, capability)
-    newest_code = drivers.newest_code(context)
+    code = drivers.find_code_kind(context, capability)
+    newest_code = drivers.find_newest_code(context)
     if code == "arch-specific":
         return _build_arch_specific_finding(context, build, capability, devices)
     if code == "none" and newest_code is not None and versions.is_at_least(capability, newest_code):
@@ -81,10 +81,10 @@ def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evid
     is_from_driver = devices[0].ordinal >= 0
     source = "the driver" if is_from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
     evidence = [
-        Evidence(source, f"{drivers.device_label(device)}: compute capability {device.compute_capability}")
+        Evidence(source, f"{drivers.format_device(device)}: compute capability {device.compute_capability}")
         for device in devices
     ]
-    newest_code = drivers.newest_code(context)
+    newest_code = drivers.find_newest_code(context)
     if newest_code is not None:
         evidence.append(Evidence("the wheel", f"its newest machine code is for {newest_code}"))
     return evidence
@@ -102,7 +102,7 @@ def _build_finding(
     """Return a finding of this rule about these GPUs."""
     if devices[0].ordinal < 0:
         severity = min(severity, Severity.WARNING)  # the missing driver is the more severe problem
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.GPU_TOO_NEW,
         severity,
         explanation,
@@ -176,7 +176,7 @@ def _build_jit_finding(
             title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
             explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so operations fail.",
             remedies=[
-                variable_origins.unset_remedy(
+                variable_origins.make_unset_remedy(
                     context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False
                 ),
                 *_build_newer_release_remedies(context),
@@ -190,7 +190,7 @@ def _build_jit_finding(
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
-            variable_origins.unset_remedy(
+            variable_origins.make_unset_remedy(
                 context,
                 "CUDA_CACHE_DISABLE",
                 "CUDA_CACHE_DISABLE makes every start wait again: unset it.",
@@ -240,8 +240,8 @@ def _check_cudnn(
             Remedy(
                 "Install the newest cuDNN of the same major version.",
                 (
-                    advice.pip_install(context.target, (requirement,), options="--upgrade"),
-                    advice.check_again(context.target),
+                    advice.format_pip_install(context.target, (requirement,), options="--upgrade"),
+                    advice.format_check_command(context.target),
                 ),
             )
         )

@@ -38,7 +38,9 @@ def check(context: RuleContext) -> Result:
     build, devices = require_value(context.build), drivers.list_capable_devices(context)
     findings = _check_capability_floor(context, build, devices)
     supported_devices = [
-        device for device in devices if versions.is_at_least(device.compute_capability or "0", build.floor)
+        device
+        for device in devices
+        if versions.is_at_least(device.compute_capability or "0", build.min_capability)
     ]
     findings += _check_code_gap(context, build, supported_devices)
     return findings or _check_cudnn(context, supported_devices)
@@ -46,7 +48,7 @@ def check(context: RuleContext) -> Result:
 
 def _join_gpus(devices: list[CudaDevice]) -> str:
     """Return the labels and compute capabilities of the GPUs."""
-    return ", ".join(f"{drivers.device_label(device)}: {device.compute_capability}" for device in devices)
+    return ", ".join(f"{drivers.format_device(device)}: {device.compute_capability}" for device in devices)
 
 
 def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
@@ -54,7 +56,7 @@ def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evid
     is_from_driver = any(device.ordinal >= 0 for device in devices)
     source = "the driver" if is_from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
     return [
-        Evidence(source, f"{drivers.device_label(item)}: compute capability {item.compute_capability}")
+        Evidence(source, f"{drivers.format_device(item)}: compute capability {item.compute_capability}")
         for item in devices
     ]
 
@@ -64,16 +66,18 @@ def _check_capability_floor(context: RuleContext, build: Build, devices: list[Cu
 
     If only some GPUs are below it, TFD114 reports them.
     """
-    if any(versions.is_at_least(device.compute_capability or "0", build.floor) for device in devices):
+    if any(
+        versions.is_at_least(device.compute_capability or "0", build.min_capability) for device in devices
+    ):
         return []
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if devices[0].ordinal >= 0 else Severity.WARNING,
-            f"TensorFlow {build.version} ignores every card below compute capability {build.floor}: "
+            f"TensorFlow {build.version} ignores every card below compute capability {build.min_capability}: "
             f"{_join_gpus(devices)}.",
-            title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.floor}",
-            row=f"too old for TensorFlow {build.version}",
+            title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.min_capability}",
+            short_title=f"too old for TensorFlow {build.version}",
             evidence=_list_evidence(context, devices),
             remedies=_build_older_release_remedies(context),
         )
@@ -82,13 +86,13 @@ def _check_capability_floor(context: RuleContext, build: Build, devices: list[Cu
 
 def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
     """Report GPUs that TensorFlow registers but has no code for."""
-    newest_code = drivers.newest_code(context)
+    newest_code = drivers.find_newest_code(context)
     gpus = [
         candidate
         for candidate in devices
         if candidate.compute_capability
         and newest_code is not None
-        and drivers.code_for(context, candidate.compute_capability) == "none"
+        and drivers.find_code_kind(context, candidate.compute_capability) == "none"
         and not versions.is_at_least(candidate.compute_capability, newest_code)
     ]
     if not gpus:
@@ -96,17 +100,17 @@ def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice
     registered = select_registered_devices(devices, build, context.facts.environment.variables)
     all_fail = all(device in gpus for device in registered) and gpus[0].ordinal >= 0
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
-            f"{_join_gpus(gpus)}. TensorFlow {build.version} registers such a card (its floor is {build.floor}) "
+            f"{_join_gpus(gpus)}. TensorFlow {build.version} registers such a card (its floor is {build.min_capability}) "
             "and has no "
             f'code that runs on it{_format_build_code(context, build)}: the first operation stops with "no kernel '
             "image is "
             'available for execution on the device".',
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
             f"{gpus[0].compute_capability})",
-            row=f"too old for TensorFlow {build.version}",
+            short_title=f"too old for TensorFlow {build.version}",
             evidence=_list_evidence(context, gpus),
             remedies=_build_older_release_remedies(context),
         )
@@ -140,7 +144,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
         if same_python is not None:
             name = f"TensorFlow {same_python.release.version}"
             text = f"{prefix}Install {name}, the best for this Python that has code for the card."
-            return [advice.install_release(target, same_python.release, text)]
+            return [advice.make_release_remedy(target, same_python.release, text)]
         best = fit.find_best_fit(target.compat, host)
         if best is not None and best.python is not None:
             pythons = best.release.pythons()
@@ -148,7 +152,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
                 f"{prefix}The best TensorFlow that has code for the card is {best.release.version}, which needs Python "
                 f"{best.python} (it has wheels for {pythons[0]} to {pythons[-1]})."
             )
-            return [advice.install_release(target, best.release, text, python=best.python)]
+            return [advice.make_release_remedy(target, best.release, text, python=best.python)]
     return [
         Remedy(
             "No published TensorFlow with code for this card is known; TensorFlow can only use the CPU here."
@@ -177,14 +181,14 @@ def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Findin
     all_fail = len(gpus) == len(devices) and gpus[0].ordinal >= 0
     evidence = [*_list_evidence(context, gpus), Evidence(project or "cuDNN", version)]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
             f"{_join_gpus(gpus)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
             "its convolutions fail in cuDNN.",
             title=f"cuDNN {version} has no code for this card (compute capability "
             f"{gpus[0].compute_capability})",
-            row=f"too old for cuDNN {version}",
+            short_title=f"too old for cuDNN {version}",
             evidence=evidence,
             remedies=_build_older_cudnn_remedies(context, project),
         )
@@ -196,11 +200,14 @@ def _build_older_cudnn_remedies(context: RuleContext, project: str) -> list[Reme
     build = context.build
     if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]
-    requirement = advice.cudnn_requirement(context.target, project, project, build.cudnn)
+    requirement = advice.choose_cudnn_requirement(context.target, project, project, build.cudnn)
     return [
         Remedy(
             "Install the last cuDNN that has code for it.",
-            (advice.pip_install(context.target, (requirement,)), advice.check_again(context.target)),
+            (
+                advice.format_pip_install(context.target, (requirement,)),
+                advice.format_check_command(context.target),
+            ),
             steps=(Install((requirement,)),),
         )
     ]

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
     from tfdoctor.findings import Finding
 
-VARIABLE = "CUDA_VISIBLE_DEVICES"
-TYPES = "TF_ENABLED_DEVICE_TYPES"
-FLAGS = "TF_XLA_FLAGS"
-REQUESTS = {
+VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
+DEVICE_TYPES_VARIABLE = "TF_ENABLED_DEVICE_TYPES"
+XLA_FLAGS_VARIABLE = "TF_XLA_FLAGS"
+REQUEST_COMMANDS = {
     "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
     "pbs": ("qsub -l select=1:ngpus=1 JOB.sh",),
@@ -76,8 +76,8 @@ def check(context: RuleContext) -> Result:
     )
     if stopping_variable is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_build_import_finding(context, *stopping_variable)]
-    if VARIABLE not in variables:
-        return NotApplicable(f"{VARIABLE} is not set")
+    if VISIBLE_DEVICES_VARIABLE not in variables:
+        return NotApplicable(f"{VISIBLE_DEVICES_VARIABLE} is not set")
     outcome = prerequisites.require_driver(context)
     if outcome is not None:
         return outcome
@@ -90,22 +90,22 @@ def check(context: RuleContext) -> Result:
     if unhidden_driver is None:
         if isinstance(driver.cuda_unhidden, Absent):
             return NotApplicable(driver.cuda_unhidden.why or "there is no driver to hide cards of")
-        return CouldNotCheck(f"the driver did not answer without {VARIABLE}")
+        return CouldNotCheck(f"the driver did not answer without {VISIBLE_DEVICES_VARIABLE}")
     if not is_hidden_by_environment(context.facts):
         return ()
-    value = variables[VARIABLE]
-    gpus = [drivers.device_label(device) for device in unhidden_driver.devices]
+    value = variables[VISIBLE_DEVICES_VARIABLE]
+    gpus = [drivers.format_device(device) for device in unhidden_driver.devices]
     count = unhidden_driver.count or len(gpus)
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
-            f"{VARIABLE} is {value!r}: {_explain_value(value, unhidden_driver.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.{variable_origins.origin_sentence(context, VARIABLE)}",
+            f"{VISIBLE_DEVICES_VARIABLE} is {value!r}: {_explain_value(value, unhidden_driver.devices)}. Without it the driver shows "
+            f"{count} card{'s' * (count != 1)}.{variable_origins.format_origin_sentence(context, VISIBLE_DEVICES_VARIABLE)}",
             title=_build_title(context, value),
             evidence=[
-                Evidence(VARIABLE, repr(value)),
-                *variable_origins.origin_evidence(context, VARIABLE),
+                Evidence(VISIBLE_DEVICES_VARIABLE, repr(value)),
+                *variable_origins.list_origin_evidence(context, VISIBLE_DEVICES_VARIABLE),
                 *(Evidence("the driver, without it", gpu) for gpu in gpus),
             ],
             remedies=_build_remedies(context),
@@ -117,7 +117,11 @@ def _check_device_types(context: RuleContext, problem: str) -> Finding:
     """Report a TF_ENABLED_DEVICE_TYPES that excludes GPUs."""
     consequence = "TensorFlow then takes no GPU, whatever the driver shows."
     return _build_variable_finding(
-        context, TYPES, problem, consequence, f"{TYPES} keeps TensorFlow from every GPU"
+        context,
+        DEVICE_TYPES_VARIABLE,
+        problem,
+        consequence,
+        f"{DEVICE_TYPES_VARIABLE} keeps TensorFlow from every GPU",
     )
 
 
@@ -125,8 +129,8 @@ def _check_xla_flags(context: RuleContext, problem: str) -> Finding:
     """Report a TF_XLA_FLAGS with a flag that does not exist."""
     hint = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in problem else ""
     consequence = f"That happens when it lists its devices, the CPU included.{hint}"
-    title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
-    return _build_variable_finding(context, FLAGS, problem, consequence, title)
+    title = f"{XLA_FLAGS_VARIABLE} has a flag that TensorFlow does not know: it ends the process"
+    return _build_variable_finding(context, XLA_FLAGS_VARIABLE, problem, consequence, title)
 
 
 def _build_import_finding(context: RuleContext, name: str, problem: str) -> Finding:
@@ -147,27 +151,27 @@ def _build_variable_finding(
 
     `problem` and `consequence` are sentences.
     """
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{problem}{variable_origins.origin_sentence(context, name)} {consequence}",
+        f"{problem}{variable_origins.format_origin_sentence(context, name)} {consequence}",
         title=title,
-        row=f"{name} must be unset",
+        short_title=f"{name} must be unset",
         evidence=[
             Evidence(name, repr(context.facts.environment.variables[name])),
-            *variable_origins.origin_evidence(context, name),
+            *variable_origins.list_origin_evidence(context, name),
         ],
-        remedies=[variable_origins.unset_remedy(context, name, "Unset the variable.")],
+        remedies=[variable_origins.make_unset_remedy(context, name, "Unset the variable.")],
     )
 
 
 def _build_title(context: RuleContext, value: str) -> str:
     """Return the title of the finding, with the file that sets the variable if that is known."""
-    origin = context.facts.environment.origin(VARIABLE)
+    origin = context.facts.environment.origin(VISIBLE_DEVICES_VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
-    setter = variable_origins.origin_label(context, VARIABLE)
-    return f"{VARIABLE}={value or repr(value)} is set by {setter}, and hides every GPU"
+    setter = variable_origins.format_origin(context, VISIBLE_DEVICES_VARIABLE)
+    return f"{VISIBLE_DEVICES_VARIABLE}={value or repr(value)} is set by {setter}, and hides every GPU"
 
 
 def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
@@ -196,10 +200,14 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies: request a GPU from the scheduler if there is one, and unset the variable."""
     scheduler = context.facts.environment.scheduler
     text = "Unset the variable, or name cards that are there."
-    remedies = [variable_origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]
-    if scheduler in REQUESTS:
+    remedies = [
+        variable_origins.make_unset_remedy(context, VISIBLE_DEVICES_VARIABLE, text, steps=scheduler is None)
+    ]
+    if scheduler in REQUEST_COMMANDS:
         hint = REQUEST_HINTS.get(scheduler, ": ask for a GPU")
-        remedies.insert(0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", REQUESTS[scheduler]))
+        remedies.insert(
+            0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", REQUEST_COMMANDS[scheduler])
+        )
     return remedies
 
 

@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Result:
     remedies = [Remedy(text)]
     if best is not None:
         text = f"Install TensorFlow {best.version}, the best for this machine that works without AVX."
-        remedies.insert(0, advice.install_release(context.target, best, text))
+        remedies.insert(0, advice.make_release_remedy(context.target, best, text))
     if is_virtual:
         remedies.insert(
             0,
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
             ),
         )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.ILLEGAL_INSTRUCTION_AVX,
             Severity.ERROR,
             f"TensorFlow {build.version} is compiled with AVX, and this processor does not show it. The "

@@ -28,13 +28,17 @@ from tfdoctor.predict import find_foreign_libstdcxx, list_forbidden_files
 from tfdoctor.predict.imports import choose_object_cause
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
-from tfdoctor.rules.shared.companions import companion_finding, find_broken_companions, package_finding
+from tfdoctor.rules.shared.companions import (
+    build_companion_finding,
+    build_package_finding,
+    find_broken_companions,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
     from tfdoctor.findings import Finding
 
-PACKAGES = {
+SYSTEM_PACKAGES = {
     "libgomp.so.1": "libgomp1",
     "libstdc++.so.6": "libstdc++6",
     "libgcc_s.so.1": "libgcc-s1",
@@ -64,7 +68,7 @@ def check(context: RuleContext) -> Result:
             continue
         if resolution.really_missing and set(resolution.really_missing) <= covered_libraries:
             continue
-        result.append(path_shadowing.with_shadowing(context, _build_library_finding(context, resolution)))
+        result.append(path_shadowing.add_shadowing(context, _build_library_finding(context, resolution)))
     return result
 
 
@@ -82,10 +86,10 @@ def _check_packages(context: RuleContext) -> list[Finding]:
     }
     failures = [
         failure
-        for failure in context.failures
-        if failure.fatal and not failure.shadow and failure.package not in covered_packages
+        for failure in context.import_failures
+        if failure.is_fatal and not failure.shadow and failure.package not in covered_packages
     ]
-    findings = [package_finding(context, RULE, failures)] if failures else []
+    findings = [build_package_finding(context, RULE, failures)] if failures else []
     failed_packages = {failure.package for failure in failures}
     other_companions = [
         companion
@@ -96,7 +100,7 @@ def _check_packages(context: RuleContext) -> list[Finding]:
         other_companions = [companion for companion in other_companions if companion.effect == "import"]
     if other_companions:
         findings.append(
-            companion_finding(
+            build_companion_finding(
                 context, RULE, min(other_companions, key=lambda companion: companion.effect != "import")
             )
         )
@@ -106,13 +110,13 @@ def _check_packages(context: RuleContext) -> list[Finding]:
 def _build_library_finding(context: RuleContext, resolution: Resolution) -> Finding:
     """Report a library that TensorFlow's own objects need and the loader cannot load."""
     missing_names = [name for name in resolution.really_missing if "/" not in name]
-    packages = [PACKAGES.get(name) for name in missing_names]
-    if missing_names and all(packages) and advice.package_manager(context.target) == advice.APT:
+    packages = [SYSTEM_PACKAGES.get(name) for name in missing_names]
+    if missing_names and all(packages) and advice.get_package_manager(context.target) == advice.APT:
         remedy = Remedy(
             f"Install the package that provides {', '.join(missing_names)}.",
             (
-                f"{advice.sudo_prefix(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
-                advice.check_again(context.target),
+                f"{advice.get_sudo_prefix(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
+                advice.format_check_command(context.target),
             ),
             changes_system=True,
         )
@@ -123,13 +127,15 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
         remedy = Remedy(
             "Install TensorFlow again.",
             (
-                advice.pip_install(context.target, [requirement], options="--force-reinstall --no-deps"),
-                advice.check_again(context.target),
+                advice.format_pip_install(
+                    context.target, [requirement], options="--force-reinstall --no-deps"
+                ),
+                advice.format_check_command(context.target),
             ),
             steps=(Install((requirement,), reinstall=True, dependencies=False),),
         )
     needed_by_text = f" (needed by {resolution.needed_by.rpartition('/')[2]})" if resolution.needed_by else ""
-    return RULE.finding(
+    return RULE.make_finding(
         choose_object_cause(resolution),
         Severity.ERROR,
         f"The loader cannot load TensorFlow's own objects: {resolution.error}{needed_by_text}.",

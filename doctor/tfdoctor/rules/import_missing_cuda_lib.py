@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.libs_not_on_path import choose_library, search_path_remedies
+from tfdoctor.rules.libs_not_on_path import build_search_path_remedies, choose_library
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Result:
     cuda_names = [name for name in missing_names if name in build.required]
     if not cuda_names:
         return ()
-    finding = RULE.finding(
+    finding = RULE.make_finding(
         Cause.IMPORT_MISSING_CUDA_LIB,
         Severity.ERROR,
         f"TensorFlow {build.version} is linked with CUDA {build.cuda} and cannot be imported without "
@@ -52,7 +52,7 @@ def check(context: RuleContext) -> Result:
         evidence=_list_evidence(context, cuda_names),
         remedies=_build_remedies(context, build, cuda_names),
     )
-    return [path_shadowing.with_shadowing(context, finding)]
+    return [path_shadowing.add_shadowing(context, finding)]
 
 
 def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence]:
@@ -61,7 +61,7 @@ def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence
     evidence = [
         Evidence("the loader", resolution.error) for resolution in (loader.import_needs if loader else ())
     ]
-    for library in context.missing:
+    for library in context.missing_libraries:
         if library.soname in cuda_names:
             evidence += [Evidence(copy.path, "is there") for copy in library.elsewhere]
             evidence += [
@@ -81,7 +81,7 @@ def _build_remedies(context: RuleContext, build: Build, cuda_names: list[str]) -
     ]
     remedies: list[Remedy] = []
     if libraries_off_path:
-        remedies += search_path_remedies(
+        remedies += build_search_path_remedies(
             context, [choose_library(missing.elsewhere) for missing in libraries_off_path]
         )
     if len(libraries_off_path) < len(cuda_names):
@@ -92,8 +92,8 @@ def _build_remedies(context: RuleContext, build: Build, cuda_names: list[str]) -
             Remedy(
                 "Use the CPU: the plain package of the same version has no CUDA in it.",
                 (
-                    advice.pip_uninstall(context.target, ["tensorflow-gpu"]),
-                    advice.pip_install(context.target, [f"tensorflow=={build.version}"]),
+                    advice.format_pip_uninstall(context.target, ["tensorflow-gpu"]),
+                    advice.format_pip_install(context.target, [f"tensorflow=={build.version}"]),
                 ),
             )
         )

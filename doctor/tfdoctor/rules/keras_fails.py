@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND_VARIABLE, find_leader, get_path_folder, keras_backend
-from tfdoctor.predict.rehearsal import LEGACY_KERAS, uses_legacy_keras
+from tfdoctor.predict import BACKEND_VARIABLE, find_leader, get_keras_backend, get_path_folder
+from tfdoctor.predict.rehearsal import LEGACY_KERAS_VARIABLE, uses_legacy_keras
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
-from tfdoctor.rules.shared.companions import package_finding, requirement_of
+from tfdoctor.rules.shared.companions import build_package_finding, choose_requirement
 from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
-    installed_versions = python.versions_installed()
+    installed_versions = python.list_installed_versions()
     uses_keras_2 = uses_legacy_keras(context.facts.environment.variables, build.version, context.compat)
     if uses_keras_2 and "tf-keras" not in installed_versions:
         return [_build_legacy_finding(context)]
@@ -82,18 +82,18 @@ def check(context: RuleContext) -> Result:
         ]
     if shadow is not None:
         return [_build_hidden_finding(context, shadow)]
-    backend = keras_backend(python, build, context.facts.environment.variables)
+    backend = get_keras_backend(python, build, context.facts.environment.variables)
     package = context.compat.flags.keras_backends.get(backend, "") if backend else ""
     if package and not uses_keras_2 and package not in installed_versions:
         return [_build_backend_finding(context, backend, package)]
-    failures = [item for item in context.failures if not item.fatal]
-    return [package_finding(context, RULE, failures)] if failures else ()
+    failures = [item for item in context.import_failures if not item.is_fatal]
+    return [build_package_finding(context, RULE, failures)] if failures else ()
 
 
 def _build_version_finding(context: RuleContext, title: str, error: str) -> Finding:
     """Report a Keras that is missing or has the wrong major version."""
-    requirement = requirement_of(context, "keras")
-    return RULE.finding(
+    requirement = choose_requirement(context, "keras")
+    return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"TensorFlow registers its GPUs without Keras; programs that use tf.keras stop: {error}.",
@@ -102,7 +102,10 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
         remedies=[
             Remedy(
                 "Install the Keras that this TensorFlow asks for.",
-                (advice.pip_install(context.target, [requirement]), advice.check_again(context.target)),
+                (
+                    advice.format_pip_install(context.target, [requirement]),
+                    advice.format_check_command(context.target),
+                ),
                 steps=(Install((requirement,)),),
             )
         ],
@@ -115,37 +118,37 @@ def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
     leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
         reason = (
-            f"{upper_first(variable_origins.path_source_phrase(context, leader))} {leader.entry} first: "
+            f"{upper_first(variable_origins.format_path_source(context, leader))} {leader.entry} first: "
             f"{shadow.name} is {shadow.taken}"
         )
         title = f"{leader.by} leads to {shadow.taken} in place of {shadow.name}"
     else:
         reason = f"Programs that are started here take {shadow.taken} for {shadow.name}"
         title = f"{shadow.taken} hides {shadow.name} from programs started here"
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.SHADOWED_MODULE,
         Severity.WARNING,
         f"{reason}, not the one in {shadow.hidden}: tf.keras is then that, or fails.",
         title=title,
-        evidence=shadowing.evidence_of_shadowing(context, path),
-        remedies=shadowing.remedies_for_shadowing(context, path),
+        evidence=shadowing.list_shadowing_evidence(context, path),
+        remedies=shadowing.make_shadowing_remedies(context, path),
     )
 
 
 def _build_backend_finding(context: RuleContext, backend: str, package: str) -> Finding:
     """Report that the package of the selected Keras backend is not installed."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"{BACKEND_VARIABLE} makes Keras take {backend}, which needs {package}, and that is not installed: programs that use "
-        f"tf.keras stop with ImportError.{variable_origins.origin_sentence(context, BACKEND_VARIABLE)}",
+        f"tf.keras stop with ImportError.{variable_origins.format_origin_sentence(context, BACKEND_VARIABLE)}",
         title=f"tf.keras fails: {BACKEND_VARIABLE}={backend} needs {package}, which is not installed",
         evidence=[
             Evidence(BACKEND_VARIABLE, backend),
-            *variable_origins.origin_evidence(context, BACKEND_VARIABLE),
+            *variable_origins.list_origin_evidence(context, BACKEND_VARIABLE),
         ],
         remedies=[
-            variable_origins.unset_remedy(
+            variable_origins.make_unset_remedy(
                 context, BACKEND_VARIABLE, "Unset the variable: Keras then computes with TensorFlow."
             )
         ],
@@ -157,20 +160,29 @@ def _build_legacy_finding(context: RuleContext) -> Finding:
     build = context.build
     minor = versions.major_minor(build.version) if build is not None and build.version else ""
     requirement = f"tf-keras=={minor}.*" if minor else "tf-keras"
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{LEGACY_KERAS} makes tf.keras take Keras 2 from the package tf-keras, and that is not installed: programs "
+        f"{LEGACY_KERAS_VARIABLE} makes tf.keras take Keras 2 from the package tf-keras, and that is not installed: programs "
         "that use tf.keras stop with ImportError.",
-        title=f"tf.keras fails: {LEGACY_KERAS} asks for tf-keras, which is not installed",
-        evidence=[Evidence(LEGACY_KERAS, context.facts.environment.variables.get(LEGACY_KERAS, ""))],
+        title=f"tf.keras fails: {LEGACY_KERAS_VARIABLE} asks for tf-keras, which is not installed",
+        evidence=[
+            Evidence(
+                LEGACY_KERAS_VARIABLE, context.facts.environment.variables.get(LEGACY_KERAS_VARIABLE, "")
+            )
+        ],
         remedies=[
             Remedy(
                 "Install tf-keras.",
-                (advice.pip_install(context.target, [requirement]), advice.check_again(context.target)),
+                (
+                    advice.format_pip_install(context.target, [requirement]),
+                    advice.format_check_command(context.target),
+                ),
                 steps=(Install((requirement,)),),
             ),
-            Remedy("Or use Keras 3.", (f"unset {LEGACY_KERAS}",), steps=(Unset(LEGACY_KERAS),)),
+            Remedy(
+                "Or use Keras 3.", (f"unset {LEGACY_KERAS_VARIABLE}",), steps=(Unset(LEGACY_KERAS_VARIABLE),)
+            ),
         ],
     )
 

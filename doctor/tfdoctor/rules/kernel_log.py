@@ -83,7 +83,7 @@ def _get_xid_kind(event: KernelEvent) -> xids.XidKind:
 
 def _is_repeated_by_xid(event: KernelEvent, faults: list[KernelEvent]) -> bool:
     """Return whether an Xid event reports the same as this line."""
-    return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST for fault in faults)
+    return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST_XID for fault in faults)
 
 
 def _format_xid_event(event: KernelEvent) -> str:
@@ -100,16 +100,16 @@ def _format_xid_event(event: KernelEvent) -> str:
 def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
     """Report Xid events about faults of a GPU."""
     is_lost = any(_get_xid_kind(event) is xids.XidKind.LOST for event in events)
-    driver_works = drivers.driver_state(context).works
+    driver_works = drivers.determine_driver_state(context).works
     present_state = " At the moment the driver does show a card." if driver_works else ""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NO_DEVICE if is_lost and not driver_works else Cause.INCONCLUSIVE,
         Severity.WARNING,
         f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}.{present_state}",
         title="The kernel's log reports a fault of the card",
-        evidence=kernels.evidence_of_kernel_events(context, events),
+        evidence=kernels.make_kernel_event_evidence(context, events),
         remedies=[
-            drivers.reboot_remedy(context, "A restart brings the card back into a known state."),
+            drivers.make_reboot_remedy(context, "A restart brings the card back into a known state."),
             Remedy(
                 "If it recurs, look at the card's own counters, then at power, cooling and slot.",
                 ("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT,PERFORMANCE",),
@@ -122,32 +122,32 @@ def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
     """Report events without an Xid."""
     cause = OTHER_EVENTS[events[0].kind][0]
     meanings = dict.fromkeys(OTHER_EVENTS[event.kind][1] for event in events)
-    driver_works = drivers.driver_state(context).works
+    driver_works = drivers.determine_driver_state(context).works
     present_state = (
         " The driver still shows a card: the fault may concern another card, or may be over."
         if driver_works
         else ""
     )
-    return RULE.finding(
+    return RULE.make_finding(
         cause,
         Severity.INFO if driver_works else Severity.WARNING,
         f"The kernel's log says: {'; '.join(meanings)}.{present_state}",
         title="The kernel's log reports trouble with NVIDIA's driver",
-        evidence=kernels.evidence_of_kernel_events(context, events),
-        remedies=[drivers.kernel_log_remedy(context)],
+        evidence=kernels.make_kernel_event_evidence(context, events),
+        remedies=[drivers.make_kernel_log_remedy(context)],
     )
 
 
 def _build_program_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
     """Report Xid events that programs cause."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
         f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}. These do "
         "not mean that the card is "
         "faulty, unless they come from many programs that work elsewhere.",
         title="The kernel's log notes errors of programs on the card",
-        evidence=kernels.evidence_of_kernel_events(context, events),
+        evidence=kernels.make_kernel_event_evidence(context, events),
     )
 
 

@@ -38,9 +38,9 @@ def check(context: RuleContext) -> Result:
     if build.gpu is False:
         return NotApplicable("this TensorFlow has no GPU code")
     problems = context.compat.problems_of(tensorflow.distribution or "tensorflow", build.version)
-    active_problems = [p for p in problems if not p.told_by_rules and applies(context, p)]
+    active_problems = [p for p in problems if not p.told_by_rules and is_problem_present(context, p)]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause(problem.cause),
             Severity.WARNING if problem.severity == "error" else Severity.INFO,
             problem.text,
@@ -52,12 +52,12 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def applies(context: RuleContext, problem: Problem) -> bool:
+def is_problem_present(context: RuleContext, problem: Problem) -> bool:
     """Return whether all conditions of the problem are met on this machine. An unknown condition is never met."""
     for condition, required in problem.when.items():
         if condition == "capability":
             gpus = [gpu.capability for gpu in context.target.host.cards]
-            if not any(matches(gpu, required) for gpu in gpus):
+            if not any(is_capability_in_range(gpu, required) for gpu in gpus):
                 return False
         elif condition == "python":
             if context.python is None or not versions.satisfies(context.python.version, required):
@@ -78,7 +78,7 @@ def applies(context: RuleContext, problem: Problem) -> bool:
     return _is_still_present(context, problem)
 
 
-def matches(capability: str, condition: str) -> bool:
+def is_capability_in_range(capability: str, condition: str) -> bool:
     """Return whether a compute capability meets a condition such as "<7.5".
 
     False if either cannot be parsed.
@@ -121,9 +121,11 @@ def _build_remedy(context: RuleContext, problem: Problem) -> Remedy:
     """Return the table's remedy, with a command if it pins NVIDIA's wheels."""
     pins = [pin for pin in problem.pins if pin.startswith("nvidia-")]
     if pins:
-        command = advice.pip_install(context.target, pins)
+        command = advice.format_pip_install(context.target, pins)
         return Remedy(
-            problem.remedy, (command, advice.check_again(context.target)), steps=(Install(tuple(pins)),)
+            problem.remedy,
+            (command, advice.format_check_command(context.target)),
+            steps=(Install(tuple(pins)),),
         )
     return Remedy(problem.remedy)
 

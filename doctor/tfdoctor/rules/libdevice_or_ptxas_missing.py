@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaToolkit
     from tfdoctor.predict import Build
 
-FLAG = "--xla_gpu_cuda_data_dir="
+DATA_DIR_FLAG = "--xla_gpu_cuda_data_dir="
 """The flag in XLA_FLAGS that names the folder of a CUDA toolkit."""
 
 
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
     ):
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.LIBDEVICE_OR_PTXAS_MISSING,
             Severity.WARNING,
             "The GPU is registered and ordinary operations work. What XLA compiles, such as the training "
@@ -72,7 +72,7 @@ def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit
     folders = {"/usr/local/cuda"}
     if build.cuda is not None and build.has("libdevice-of-versioned-toolkit"):
         folders.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
-    return toolkit.path in folders or f"{FLAG}{toolkit.path.rstrip('/')}" in xla_flags.replace(
+    return toolkit.path in folders or f"{DATA_DIR_FLAG}{toolkit.path.rstrip('/')}" in xla_flags.replace(
         "/ ", " "
     ).rstrip("/")
 
@@ -98,13 +98,16 @@ def _build_remedies(
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler.",
-                (advice.pip_install(context.target, [requirement]), advice.check_again(context.target)),
+                (
+                    advice.format_pip_install(context.target, [requirement]),
+                    advice.format_check_command(context.target),
+                ),
                 steps=(Install((requirement,)),),
             )
         )
     if toolkits:
-        command = f"export XLA_FLAGS={advice.quote(FLAG + toolkits[0].path)}"
-        step = Export("XLA_FLAGS", FLAG + toolkits[0].path)
+        command = f"export XLA_FLAGS={advice.quote(DATA_DIR_FLAG + toolkits[0].path)}"
+        step = Export("XLA_FLAGS", DATA_DIR_FLAG + toolkits[0].path)
         remedies.append(
             Remedy(f"Name the toolkit that is there ({toolkits[0].path}).", (command,), steps=(step,))
         )
@@ -112,12 +115,12 @@ def _build_remedies(
         "libdevice-of-wheels"
     ):
         folder = f"{advice.get_site_packages(context.target)}/nvidia/cuda_nvcc"
-        command = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
+        command = f"export XLA_FLAGS={advice.quote(DATA_DIR_FLAG + folder)}"
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler and name its folder.",
-                (advice.pip_install(context.target, [project]), command),
-                steps=(Install((project,)), Export("XLA_FLAGS", FLAG + folder)),
+                (advice.format_pip_install(context.target, [project]), command),
+                steps=(Install((project,)), Export("XLA_FLAGS", DATA_DIR_FLAG + folder)),
             )
         )
     return remedies

@@ -40,7 +40,7 @@ INSTALLABLE_CAUSES = (
 """Causes that installing libraries fixes. One remedy fixes all of them together."""
 
 
-def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
+def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
     """Return the cause whose rule reports the missing libraries, and the libraries that must be installed.
 
     The cause is that of TFD201 or TFD202, or None if neither applies. Damaged files are reported by other
@@ -48,7 +48,7 @@ def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[Miss
     """
     libraries = tuple(
         library
-        for library in context.missing
+        for library in context.missing_libraries
         if library.cause in INSTALLABLE_CAUSES and not (library.damaged and _is_not_installed(library))
     )
     causes = [library.cause for library in libraries]
@@ -67,7 +67,7 @@ def _is_not_installed(library: MissingLibrary) -> bool:
 
 
 def check(context: RuleContext) -> Result:
-    (main_cause, libraries), build = libraries_to_install(context), context.build
+    (main_cause, libraries), build = list_libraries_to_install(context), context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
     if main_cause is not Cause.LIBS_NOT_INSTALLED:
@@ -95,7 +95,7 @@ def check(context: RuleContext) -> Result:
         for other in library.other_versions[:2]
     ]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.LIBS_NOT_INSTALLED,
             Severity.ERROR,
             explanation,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere
     from tfdoctor.predict import MissingLibrary
 
-SYSTEM_CUDA = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
+SYSTEM_CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
 """Folders that can be added to ldconfig, because nothing in them interferes with other programs."""
 
 
@@ -61,13 +61,15 @@ def check(context: RuleContext) -> Result:
         )
     subject = f"{names} is" if len(libraries) == 1 else f"{len(libraries)} CUDA libraries are"
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.LIBS_NOT_ON_PATH,
             Severity.ERROR,
             explanation,
             title=f"{subject} installed where the loader does not look",
             evidence=evidence,
-            remedies=search_path_remedies(context, files, at_fault=has_runpath_defect(context, libraries)),
+            remedies=build_search_path_remedies(
+                context, files, at_fault=has_runpath_defect(context, libraries)
+            ),
         )
     ]
 
@@ -89,7 +91,7 @@ def list_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in files))
 
 
-def search_path_remedies(
+def build_search_path_remedies(
     context: RuleContext, files: Sequence[FoundElsewhere], *, at_fault: bool = False
 ) -> list[Remedy]:
     """Return the remedies that make the loader search the folders of these files.
@@ -98,7 +100,7 @@ def search_path_remedies(
     """
     folders = list_folders(files)
     remedies: list[Remedy] = []
-    link_remedy = advice.link_into_runpath(context.target, files)
+    link_remedy = advice.make_runpath_link(context.target, files)
     release_remedy = _build_fixed_release_remedy(context) if at_fault else None
     if release_remedy is not None:
         remedies.append(release_remedy)
@@ -107,7 +109,7 @@ def search_path_remedies(
     if not any(set(folder) & set(":;") for folder in folders):
         text = "Add the folder to the search path before Python starts (os.environ inside the program is too late)."
         remedies.append(advice.make_path_remedy(context.target, folders, text))
-    if all(folder.startswith(SYSTEM_CUDA) and "-packages/" not in folder for folder in folders):
+    if all(folder.startswith(SYSTEM_CUDA_FOLDERS) and "-packages/" not in folder for folder in folders):
         remedies.append(advice.make_ldconfig_remedy(context.target, folders))
     return remedies
 
@@ -123,12 +125,14 @@ def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
     for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
         same_minor = release.package == build.release.package and release.minor == build.release.minor
         is_fixed = same_minor and release.parsed > build.release.parsed and not release.runpath_misses
-        if is_fixed and fit.can_serve(context.compat, release, context.target.host, python.version):
+        if is_fixed and fit.can_use_release(context.compat, release, context.target.host, python.version):
             return Remedy(
                 f"Install {release.version}, where this is fixed.",
                 (
-                    advice.pip_install(context.target, advice.list_gpu_requirements(context.target, release)),
-                    advice.check_again(context.target),
+                    advice.format_pip_install(
+                        context.target, advice.list_gpu_requirements(context.target, release)
+                    ),
+                    advice.format_check_command(context.target),
                 ),
             )
     return None

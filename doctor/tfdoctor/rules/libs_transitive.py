@@ -22,7 +22,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.advice import link_commands, link_to
+from tfdoctor.advice import format_link_commands, make_file_link
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
             )
         )
     title, explanation = _describe_missing(libraries, absent_names, stale_paths)
-    finding = RULE.finding(
+    finding = RULE.make_finding(
         Cause.LIBS_TRANSITIVE,
         Severity.ERROR,
         explanation,
@@ -57,7 +57,7 @@ def check(context: RuleContext) -> Result:
         evidence=[line for missing in libraries for line in _list_evidence(missing)],
         remedies=_build_remedies(context, absent_names, libraries, stale_paths),
     )
-    return [path_shadowing.with_shadowing(context, finding, [missing.soname for missing in libraries])]
+    return [path_shadowing.add_shadowing(context, finding, [missing.soname for missing in libraries])]
 
 
 def _describe_missing(
@@ -146,11 +146,13 @@ def _build_remedies(
     removal = _build_skip_folders_remedy(context, libraries)
     if removal is not None:
         return [removal]
-    requirements = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale_paths])
+    requirements = advice.list_cuda_requirements(
+        context.target, [path.rpartition("/")[2] for path in stale_paths]
+    )
     if requirements and all("/nvidia/" in path for path in stale_paths):
-        requirements = advice.strip_versions(context.target, requirements)
-        command = advice.pip_install(context.target, requirements)
-        check_command = advice.check_again(context.target)
+        requirements = advice.exclude_installed_versions(context.target, requirements)
+        command = advice.format_pip_install(context.target, requirements)
+        check_command = advice.format_check_command(context.target)
         text = "Install it in the version that goes with the other libraries."
         return [Remedy(text, (command, check_command), steps=(Install(requirements),))]
     loader = context.loader
@@ -164,7 +166,7 @@ def _build_remedies(
                 "A library in a folder on LD_LIBRARY_PATH may be found before the right one. Check "
                 "without that variable before you reinstall anything; if that helps, remove the folder from "
                 "it.",
-                (f"env -u LD_LIBRARY_PATH {advice.check_again(context.target)}",),
+                (f"env -u LD_LIBRARY_PATH {advice.format_check_command(context.target)}",),
             )
         ]
     files = _find_copies(context, absent_names)
@@ -186,28 +188,28 @@ def _build_remedies(
         ]
     build = context.build
     projects = (
-        [advice.wheel_project(context.target, soname, build.cuda) for soname in absent_names]
+        [advice.find_wheel(context.target, soname, build.cuda) for soname in absent_names]
         if build and build.cuda
         else []
     )
-    requirements = advice.cuda_requirements(context.target, absent_names)
+    requirements = advice.list_cuda_requirements(context.target, absent_names)
     if requirements and projects:
         steps, commands = advice.make_install_steps(context.target, requirements)
         text = f"Install the package that provides {', '.join(absent_names)}."
-        return [Remedy(text, (*commands, advice.check_again(context.target)), steps=steps)]
+        return [Remedy(text, (*commands, advice.format_check_command(context.target)), steps=steps)]
     system_packages = {name: SYSTEM_PACKAGES.get(name) for name in absent_names}
     if (
         absent_names
         and all(system_packages.values())
-        and advice.package_manager(context.target) == advice.APT
+        and advice.get_package_manager(context.target) == advice.APT
     ):
         packages = " ".join(dict.fromkeys(str(package) for package in system_packages.values()))
         return [
             Remedy(
                 f"Install the package that provides {', '.join(absent_names)}.",
                 (
-                    f"{advice.sudo_prefix(context.target)}apt-get install {packages}",
-                    advice.check_again(context.target),
+                    f"{advice.get_sudo_prefix(context.target)}apt-get install {packages}",
+                    advice.format_check_command(context.target),
                 ),
                 changes_system=True,
             )
@@ -227,7 +229,7 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
     """Return the remedy to remove folders with unusable files from LD_LIBRARY_PATH.
 
     None if it is not certain that the loader then finds a usable copy. If the facts show which copy it finds,
-    `with_shadowing` replaces this remedy.
+    `add_shadowing` replaces this remedy.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
@@ -251,7 +253,7 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
         for variant in loader.without
     ):
         return None  # a library that is found now would not be found
-    return advice.remove_folders(
+    return advice.make_folder_removal(
         context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
@@ -279,11 +281,11 @@ def _build_link_remedies(
         or not all(path.startswith(f"{site_packages}/") for path in (folder, *(item.path for item in files)))
     ):
         return []
-    steps = [link_to(file.path, folder) for file in files]
+    steps = [make_file_link(file.path, folder) for file in files]
     return [
         Remedy(
             f"Link it next to {posixpath.basename(needed_by)}, which needs it.",
-            (*link_commands(steps), advice.check_again(context.target)),
+            (*format_link_commands(steps), advice.format_check_command(context.target)),
             steps=tuple(steps),
         )
     ]
@@ -291,12 +293,14 @@ def _build_link_remedies(
 
 def _build_reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...], text: str) -> Remedy:
     """Return the remedy to reinstall these libraries' wheels. It has no commands if no wheel has them."""
-    requirements = advice.cuda_requirements(context.target, [library.soname for library in libraries])
+    requirements = advice.list_cuda_requirements(context.target, [library.soname for library in libraries])
     if not requirements:
         return Remedy(text)
-    command = advice.pip_install(context.target, requirements, options="--force-reinstall")
+    command = advice.format_pip_install(context.target, requirements, options="--force-reinstall")
     return Remedy(
-        text, (command, advice.check_again(context.target)), steps=(Install(requirements, reinstall=True),)
+        text,
+        (command, advice.format_check_command(context.target)),
+        steps=(Install(requirements, reinstall=True),),
     )
 
 

@@ -29,7 +29,7 @@ from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.libs_not_installed import libraries_to_install
+from tfdoctor.rules.libs_not_installed import list_libraries_to_install
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 from tfdoctor.text import lazy_pattern
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.predict import MissingLibrary
 
-FULL_RUNTIME = lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
+RUNTIME_FILE_NAME = lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
 """The full file name of the CUDA runtime, with its version: libcudart.so.11.2.152."""
-FOLDER = lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
+TOOLKIT_FOLDER = lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
 """The folder of a toolkit, with the version if the name has one: /usr/local/cuda-11.2/."""
 
 
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    main_cause, needed_libraries = libraries_to_install(context)
+    main_cause, needed_libraries = list_libraries_to_install(context)
     libraries = context.select_missing(Cause.LIBS_WRONG_VERSION)
     if not libraries:
         return ()
@@ -78,7 +78,7 @@ def check(context: RuleContext) -> Result:
             f"functions inside differ, "
             "and it fails later or gives wrong results."
         )
-    finding = RULE.finding(
+    finding = RULE.make_finding(
         Cause.LIBS_WRONG_VERSION,
         Severity.ERROR,
         explanation,
@@ -89,7 +89,7 @@ def check(context: RuleContext) -> Result:
             *_build_other_release_remedy(context, libraries, cudas),
         ],
     )
-    return [path_shadowing.with_shadowing(context, finding, names)]
+    return [path_shadowing.add_shadowing(context, finding, names)]
 
 
 def _format_cuda_series(context: RuleContext) -> str:
@@ -117,14 +117,14 @@ class OtherCuda:
     """Why the loader searches the folder: "on LD_LIBRARY_PATH" or "where TensorFlow looks"; "" if it does not."""
     names: tuple[str, ...]
     """The names of all CUDA libraries in the folder that TensorFlow opens in some version."""
-    wrong: tuple[str, ...]
+    wrong_names: tuple[str, ...]
     """The names of those libraries whose version is not the one that TensorFlow requires."""
 
     @property
     def label(self) -> str:
         """A label such as "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
-        name = f"CUDA {self.version}" if self.version else self.wrong[0]
-        toolkit = FOLDER.match(self.folder)
+        name = f"CUDA {self.version}" if self.version else self.wrong_names[0]
+        toolkit = TOOLKIT_FOLDER.match(self.folder)
         folder = toolkit[0].rstrip("/") if toolkit is not None and not self.via else self.folder
         return f"{name} ({folder}{f', {self.via}' if self.via else ''})"
 
@@ -172,13 +172,13 @@ def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[s
     The version comes from the full name of the runtime, from the toolkit's folder, or from the sonames if only one
     version has all of them.
     """
-    runtime_versions = {match[1] for name in names if (match := FULL_RUNTIME.match(name)) is not None}
+    runtime_versions = {match[1] for name in names if (match := RUNTIME_FILE_NAME.match(name)) is not None}
     if len(runtime_versions) == 1:
         return runtime_versions.pop()
     for toolkit in context.facts.toolkits:
         if toolkit.version and f"{folder}/".startswith(f"{toolkit.path}/"):
             return versions.major_minor(toolkit.version)
-    toolkit_match = FOLDER.match(folder)
+    toolkit_match = TOOLKIT_FOLDER.match(folder)
     if toolkit_match is not None and toolkit_match[1]:
         return toolkit_match[1]
     runtime_names = [name for name in names if name.startswith("libcudart.")]  # the most precise version
@@ -192,7 +192,9 @@ def _describe_searched_files(cudas: list[OtherCuda]) -> str:
     searched_cudas = [cuda for cuda in cudas if cuda.via]
     if not searched_cudas:
         return ""
-    descriptions = "; ".join(f"{', '.join(cuda.wrong[:6])} in {cuda.folder}" for cuda in searched_cudas[:3])
+    descriptions = "; ".join(
+        f"{', '.join(cuda.wrong_names[:6])} in {cuda.folder}" for cuda in searched_cudas[:3]
+    )
     return f" The loader looks where these are: {descriptions}."
 
 
@@ -234,12 +236,12 @@ def _build_other_release_remedy(
             release
             for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
             if _can_use(release, cuda, stems)
-            and fit.can_serve(context.compat, release, context.target.host, python.version)
+            and fit.can_use_release(context.compat, release, context.target.host, python.version)
         ]
         if (
             releases and cuda.version is not None and "." not in cuda.version
         ):  # the minor version is not known
-            lowest = min((item.cuda or "" for item in releases), key=versions.numbers)
+            lowest = min((item.cuda or "" for item in releases), key=versions.parse_numbers)
             releases = [release for release in releases if release.cuda == lowest]
         if not releases:
             continue
@@ -253,14 +255,14 @@ def _build_other_release_remedy(
                 f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "
                 "is the newest for this Python.",
                 (
-                    advice.pip_install(
+                    advice.format_pip_install(
                         context.target,
                         [
                             f"{release.package}=={release.version}",
-                            *advice.companion_pins(context.compat, release),
+                            *advice.list_companion_pins(context.compat, release),
                         ],
                     ),
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
             )
         ]
@@ -277,7 +279,10 @@ def _can_use(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
         return False
     if cuda.version is None:
         return True
-    build_version, installed_version = versions.numbers(release.cuda)[:2], versions.numbers(cuda.version)[:2]
+    build_version, installed_version = (
+        versions.parse_numbers(release.cuda)[:2],
+        versions.parse_numbers(cuda.version)[:2],
+    )
     if build_version[0] != installed_version[0]:
         return False
     return len(installed_version) < 2 or (

@@ -52,7 +52,7 @@ def check(context: RuleContext) -> Result:
             if match is not None
             else f"{path} is not a complete C++ library"
         )
-        finding = RULE.finding(
+        finding = RULE.make_finding(
             Cause.LIBSTDCXX_TOO_OLD,
             Severity.ERROR,
             f"TensorFlow needs {missing_version} of the C++ library; {path}, which the loader takes, does not have "
@@ -61,14 +61,14 @@ def check(context: RuleContext) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_build_remedies(context, path),
         )
-        return [path_shadowing.with_shadowing(context, finding, title=title)]
+        return [path_shadowing.add_shadowing(context, finding, title=title)]
     return ()
 
 
 def _build_remedies(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedy: remove the folder from the search path, or use a newer library."""
     python = context.python
-    removal = advice.remove_folders(context.target, (path.rpartition("/")[0],))
+    removal = advice.make_folder_removal(context.target, (path.rpartition("/")[0],))
     if removal is not None:
         return [removal]
     if python is not None and python.conda_prefix is not None:
@@ -78,7 +78,7 @@ def _build_remedies(context: RuleContext, path: str) -> list[Remedy]:
                 "Install a newer one into the conda environment.",
                 (
                     f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng",
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
             )
         ]

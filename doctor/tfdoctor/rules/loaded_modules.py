@@ -24,14 +24,14 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.text import lazy_pattern
 
-VARIABLE = "LOADEDMODULES"
+LOADED_MODULES_VARIABLE = "LOADEDMODULES"
 """The environment variable in which module systems list the loaded modules."""
-MODULE = lazy_pattern(
+CUDA_MODULE_NAME = lazy_pattern(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )
 """The name of a CUDA or cuDNN module, with the version, such as cuda/12.2."""
-LIBRARIES = frozenset(
+LIBRARY_CAUSES = frozenset(
     {
         Cause.LIBS_NOT_INSTALLED,
         Cause.LIBS_NOT_ON_PATH,
@@ -46,7 +46,7 @@ LIBRARIES = frozenset(
 
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
-    loaded_modules = variables.get(VARIABLE)
+    loaded_modules = variables.get(LOADED_MODULES_VARIABLE)
     if loaded_modules is None and not ({"LMOD_CMD", "MODULESHOME"} & set(variables)):
         return NotApplicable("no module system is in use here")
     build = context.build
@@ -55,12 +55,12 @@ def check(context: RuleContext) -> Result:
     cuda_modules = [
         (module, match)
         for module in (loaded_modules or "").split(":")
-        if (match := MODULE.match(module)) is not None
+        if (match := CUDA_MODULE_NAME.match(module)) is not None
     ]
     wrong_modules = [
         module for module, match in cuda_modules if _has_other_major(match, build.cuda, build.cudnn)
     ]
-    lacks_libraries = bool(context.select_missing(*LIBRARIES))
+    lacks_libraries = bool(context.select_missing(*LIBRARY_CAUSES))
     if wrong_modules:
         return [
             _build_version_finding(
@@ -91,7 +91,7 @@ def _build_version_finding(
     """Report loaded modules that have the wrong major version."""
     names = " ".join(advice.quote(module) for module in modules)
     required = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.LIBS_WRONG_VERSION,
         Severity.WARNING if lacks_libraries else Severity.INFO,
         f"The modules {', '.join(modules)} are loaded, and this TensorFlow was built with {required}. "
@@ -101,7 +101,7 @@ def _build_version_finding(
             else "TensorFlow still finds its own libraries; programs that it starts may find the module's."
         ),
         title=f"The loaded module {modules[0]} has a different version than TensorFlow uses",
-        evidence=[Evidence(VARIABLE, loaded_modules)],
+        evidence=[Evidence(LOADED_MODULES_VARIABLE, loaded_modules)],
         remedies=[
             Remedy(
                 "List the versions, and load the one that fits.",
@@ -114,20 +114,20 @@ def _build_version_finding(
 def _build_unloaded_finding(context: RuleContext, cuda: str, cudnn: str | None) -> Finding:
     """Report that libraries are missing and no CUDA module is loaded."""
     del context
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.LIBS_NOT_INSTALLED,
         Severity.INFO,
         f"This machine has environment modules, and none with CUDA is loaded. This TensorFlow looks for "
         f"{_format_required_cuda(cuda, cudnn)}; a module may have them.",
         title="A module may have the libraries that are missing",
-        evidence=[Evidence(VARIABLE, "no cuda or cudnn module is loaded")],
+        evidence=[Evidence(LOADED_MODULES_VARIABLE, "no cuda or cudnn module is loaded")],
         remedies=[
             Remedy(
                 "List the modules, load those that fit (the name is an example), and check again.",
                 (
                     "module avail cuda cudnn",
                     f"module load cuda/{versions.major_minor(cuda)}",
-                    advice.CHECK_AGAIN,
+                    advice.CHECK_COMMAND,
                 ),
             )
         ],

@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
         )
         commands = () if both_set else (f'export {correct_name}="${misspelt_name}"',)
         findings.append(
-            RULE.finding(
+            RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
                 f"The variable {misspelt_name} is set. Nothing reads a variable of that name; {correct_name} is probably "

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
     from tfdoctor.predict import Build
 
-MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+MIN_MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
 def check(context: RuleContext) -> Result:
@@ -57,10 +57,10 @@ def check(context: RuleContext) -> Result:
 
 def _explain_drop(device: CudaDevice, build: Build) -> str:
     """Return a label of the GPU with the reason why TensorFlow ignores it."""
-    label = drivers.device_label(device).partition(", ")[2] or drivers.device_label(device)
+    label = drivers.format_device(device).partition(", ")[2] or drivers.format_device(device)
     capability = device.compute_capability
-    if capability is not None and not versions.is_at_least(capability, build.floor):
-        return f"{label}: compute capability {capability}, below {build.floor}"
+    if capability is not None and not versions.is_at_least(capability, build.min_capability):
+        return f"{label}: compute capability {capability}, below {build.min_capability}"
     return f"{label}: {device.multiprocessors} multiprocessors"
 
 
@@ -69,17 +69,22 @@ def _build_some_dropped_finding(
 ) -> Finding:
     reasons = [_explain_drop(device, build) for device in dropped]
     # A GPU of unknown compute capability counts as new enough.
-    too_small = [gpu for gpu in dropped if versions.is_at_least(gpu.compute_capability or "99", build.floor)]
-    value = context.facts.environment.variables.get(MULTIPROCESSORS_VARIABLE)
+    too_small = [
+        gpu for gpu in dropped if versions.is_at_least(gpu.compute_capability or "99", build.min_capability)
+    ]
+    value = context.facts.environment.variables.get(MIN_MULTIPROCESSORS_VARIABLE)
     remedies = []
     if too_small:
         minimum = min(device.multiprocessors or 0 for device in too_small)
-        line = f"export {MULTIPROCESSORS_VARIABLE}={minimum}"
+        line = f"export {MIN_MULTIPROCESSORS_VARIABLE}={minimum}"
         remedies.append(
-            Remedy("To make TensorFlow use the small card too:", (line, advice.check_again(context.target)))
+            Remedy(
+                "To make TensorFlow use the small card too:",
+                (line, advice.format_check_command(context.target)),
+            )
         )
-    set_to = f" {MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""
-    return RULE.finding(
+    set_to = f" {MIN_MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""
+    return RULE.make_finding(
         Cause.HIDDEN_BY_ENV if too_small and value is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
         f"The driver shows {len(dropped) + registered_count} cards, but TensorFlow uses {registered_count}. It ignores "
@@ -91,21 +96,21 @@ def _build_some_dropped_finding(
 
 
 def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list[CudaDevice]) -> Finding:
-    value = context.facts.environment.variables.get(MULTIPROCESSORS_VARIABLE, "")
-    return RULE.finding(
+    value = context.facts.environment.variables.get(MIN_MULTIPROCESSORS_VARIABLE, "")
+    return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{MULTIPROCESSORS_VARIABLE} is {value!r}: TensorFlow takes only cards with at least that many multiprocessors, and "
+        f"{MIN_MULTIPROCESSORS_VARIABLE} is {value!r}: TensorFlow takes only cards with at least that many multiprocessors, and "
         "no card here has them.",
-        title=f"{MULTIPROCESSORS_VARIABLE} excludes every card",
+        title=f"{MIN_MULTIPROCESSORS_VARIABLE} excludes every card",
         evidence=[
-            Evidence(MULTIPROCESSORS_VARIABLE, repr(value)),
-            *variable_origins.origin_evidence(context, MULTIPROCESSORS_VARIABLE),
+            Evidence(MIN_MULTIPROCESSORS_VARIABLE, repr(value)),
+            *variable_origins.list_origin_evidence(context, MIN_MULTIPROCESSORS_VARIABLE),
             *(Evidence("the driver", _explain_drop(device, build)) for device in dropped),
         ],
         remedies=[
-            variable_origins.unset_remedy(
-                context, MULTIPROCESSORS_VARIABLE, "Unset the variable.", steps=False
+            variable_origins.make_unset_remedy(
+                context, MIN_MULTIPROCESSORS_VARIABLE, "Unset the variable.", steps=False
             )
         ],
     )

@@ -32,7 +32,7 @@ from tfdoctor.rules.base import (
     Result,
     Rule,
     RuleContext,
-    evidence_from,
+    make_evidence,
     require_value,
 )
 from tfdoctor.rules.shared import drivers, kernels
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    cause = require_value(kernels.cause_of_missing_module(context))
+    cause = require_value(kernels.find_missing_module_cause(context))
     fact = context.facts.kernel.modules
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"the module's files: {fact.why}")
-    if not isinstance(fact, Known) or not kernels.has_usable_card(context):
+    if not isinstance(fact, Known) or not kernels.has_usable_gpu(context):
         return NotApplicable("there is no card on the bus for a module to drive")
     if not kernels.is_module_unbuilt(context):
         return ()
@@ -54,7 +54,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     kernel, module_files = context.facts.machine.kernel, fact.value
     others = ", ".join(module_files.other_kernels)
-    evidence = [evidence_from(fact, f"no nvidia.ko for the running kernel {kernel}")]
+    evidence = [make_evidence(fact, f"no nvidia.ko for the running kernel {kernel}")]
     if others:
         evidence.append(Evidence("/lib/modules", f"has one for: {others}"))
     evidence += [
@@ -66,9 +66,9 @@ def check(context: RuleContext) -> Result:
     ]
     if not module_files.headers:
         evidence.append(Evidence(f"/lib/modules/{kernel}/build", "the kernel's headers are not there"))
-    evidence += drivers.module_evidence(context)
+    evidence += drivers.list_module_evidence(context)
     return [
-        RULE.finding(
+        RULE.make_finding(
             cause,
             Severity.ERROR,
             _explain_missing_module(kernel, module_files),
@@ -101,10 +101,10 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
         remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(build_log)}",)))
     uses_akmods = context.facts.machine.distribution_id == "fedora"
     if module_files.dkms or uses_akmods:
-        remedies.append(kernels.rebuild_module_remedy(context))
+        remedies.append(kernels.make_rebuild_module_remedy(context))
     else:
         install = advice.make_driver_remedy(context.target)
-        headers_command = kernels.install_headers_command(context) if not module_files.headers else ""
+        headers_command = kernels.make_headers_command(context) if not module_files.headers else ""
         remedies.append(
             Remedy(
                 f"Nothing here builds the module: install it with the driver. {install.text}",
@@ -116,7 +116,7 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
         remedies.append(
             Remedy(
                 f"Or restart, and choose kernel {module_files.other_kernels[-1]} in the start menu.",
-                (f"{advice.sudo_prefix(context.target)}reboot",),
+                (f"{advice.get_sudo_prefix(context.target)}reboot",),
                 changes_system=True,
             )
         )

@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
-    if state.answer is None or not state.answer.loaded:
+    state = drivers.determine_driver_state(context)
+    if state.cuda is None or not state.cuda.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.NO_DEVICE:
         return ()
     if drivers.list_node_errors(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    code = kernels.module_rule_code(context)
+    code = kernels.find_module_rule_code(context)
     if code:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
     evidence = [
         Evidence(getattr(context.facts.driver.cuda, "source", ""), _format_driver_result(context)),
-        *drivers.pci_evidence(context),
-        *drivers.module_evidence(context),
-        *drivers.smi_evidence(context),
+        *drivers.list_pci_evidence(context),
+        *drivers.list_module_evidence(context),
+        *drivers.list_smi_evidence(context),
     ]
     title, explanation, remedies = _explain_no_device(context)
     if context.facts.machine.container:
@@ -59,7 +59,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NO_DEVICE, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )
 
@@ -98,8 +98,8 @@ def _explain_no_device(context: RuleContext) -> ProblemText:
         "The driver shows no GPU",
         "The driver is loaded and knows of no device that CUDA could use. The kernel's log says why.",
         [
-            drivers.kernel_log_remedy(context),
-            drivers.reboot_remedy(context, "A restart helps where the card is stuck."),
+            drivers.make_kernel_log_remedy(context),
+            drivers.make_reboot_remedy(context, "A restart helps where the card is stuck."),
         ],
     )
 
@@ -139,7 +139,7 @@ def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
             [
                 Remedy(
                     "Switch to the NVIDIA card (Ubuntu's tool), then restart.",
-                    (f"{advice.sudo_prefix(context.target)}prime-select nvidia",),
+                    (f"{advice.get_sudo_prefix(context.target)}prime-select nvidia",),
                     changes_system=True,
                 )
             ],
@@ -152,7 +152,9 @@ def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
         ),
         [
             list_cards,
-            drivers.reboot_remedy(context, "A card that fell off the bus comes back after a cold start."),
+            drivers.make_reboot_remedy(
+                context, "A card that fell off the bus comes back after a cold start."
+            ),
         ],
     )
 
@@ -167,7 +169,7 @@ def _explain_foreign_driver(context: RuleContext) -> ProblemText | None:
             return (
                 "The card is reserved for a virtual machine",
                 (
-                    f"{drivers.card_label(context, pci_gpu)} is bound to {pci_gpu.driver}, which hands it to a "
+                    f"{drivers.format_pci_gpu(context, pci_gpu)} is bound to {pci_gpu.driver}, which hands it to a "
                     "virtual machine; the host's driver cannot use it."
                 ),
                 [_make_rebind_remedy(context, pci_gpu)],
@@ -177,7 +179,7 @@ def _explain_foreign_driver(context: RuleContext) -> ProblemText | None:
                 f"The card runs on {pci_gpu.driver}, not on NVIDIA's driver",
                 (
                     f"NVIDIA's libraries are installed, and {pci_gpu.driver} has taken "
-                    f"{drivers.card_label(context, pci_gpu)}: it was loaded first. NVIDIA's packages switch it "
+                    f"{drivers.format_pci_gpu(context, pci_gpu)}: it was loaded first. NVIDIA's packages switch it "
                     "off, and the next start has to happen with that in the initial RAM disk."
                 ),
                 [
@@ -185,11 +187,11 @@ def _explain_foreign_driver(context: RuleContext) -> ProblemText | None:
                         "Switch it off for the next start.",
                         (
                             (
-                                f"echo 'blacklist {pci_gpu.driver}' | {advice.sudo_prefix(context.target)}tee "
+                                f"echo 'blacklist {pci_gpu.driver}' | {advice.get_sudo_prefix(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{pci_gpu.driver}.conf"
                             ),
-                            kernels.rebuild_initramfs_command(context),
-                            f"{advice.sudo_prefix(context.target)}reboot",
+                            kernels.make_initramfs_command(context),
+                            f"{advice.get_sudo_prefix(context.target)}reboot",
                         ),
                         changes_system=True,
                     )
@@ -199,7 +201,7 @@ def _explain_foreign_driver(context: RuleContext) -> ProblemText | None:
 
 
 def _make_rebind_remedy(context: RuleContext, pci_gpu: PciGpu) -> Remedy:
-    sudo, address = advice.sudo_prefix(context.target), advice.quote(pci_gpu.address)
+    sudo, address = advice.get_sudo_prefix(context.target), advice.quote(pci_gpu.address)
     return Remedy(
         "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
         "the kernel's command line or /etc/modprobe.d.",
@@ -222,7 +224,7 @@ def _explain_mig(context: RuleContext) -> ProblemText | None:
         return None
     empty_gpu = empty_gpus[0]
     index = empty_gpu.index or 0
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     return (
         "MIG is on but the card has no instance",
         (
@@ -257,8 +259,8 @@ def _explain_lost_gpu(context: RuleContext) -> ProblemText | None:
             "of the card itself. Programs cannot bring it back."
         ),
         [
-            drivers.kernel_log_remedy(context),
-            kernels.power_off_remedy(context),
+            drivers.make_kernel_log_remedy(context),
+            kernels.make_power_off_remedy(context),
         ],
     )
 
@@ -272,12 +274,12 @@ def _explain_silent_gpus(context: RuleContext) -> ProblemText | None:
     return (
         "The card does not answer on the bus",
         (
-            f"{', '.join(drivers.card_label(context, pci_gpu) for pci_gpu in pci_gpus)}: everything that is read from it "
+            f"{', '.join(drivers.format_pci_gpu(context, pci_gpu) for pci_gpu in pci_gpus)}: everything that is read from it "
             'is all ones (lspci shows "rev ff"). It was switched off (a laptop\'s power saving), or has fallen '
             "off the bus."
         ),
         [
-            drivers.kernel_log_remedy(context),
+            drivers.make_kernel_log_remedy(context),
             Remedy(
                 "Shut down, wait, and start again; on a laptop, look at the tool that switches its graphics."
             ),
@@ -289,12 +291,12 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
     """Report that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     headers_command = {
         advice.APT: f"{sudo}apt-get install --reinstall linux-headers-$(uname -r)",
         advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
         advice.PACMAN: f"{sudo}pacman -S linux-headers",
-    }.get(advice.package_manager(context.target) or "")
+    }.get(advice.get_package_manager(context.target) or "")
     rebuild = (
         *((headers_command,) if headers_command else ()),
         f"{sudo}dkms autoinstall",
@@ -308,7 +310,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
         [
             Remedy(
                 "Load it; where that fails, the message names the reason.",
-                (f"{sudo}modprobe nvidia", advice.check_again(context.target)),
+                (f"{sudo}modprobe nvidia", advice.format_check_command(context.target)),
                 changes_system=True,
             ),
             Remedy(
@@ -373,7 +375,7 @@ def _explain_unsupported_gpu(context: RuleContext) -> ProblemText | None:
 
 def _make_flavour_remedy(context: RuleContext, version: str, *, is_open: bool) -> Remedy:
     """Return the remedy that installs the open or the proprietary kernel module of the same driver branch."""
-    sudo, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
+    sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
     flavour = "the open" if is_open else "the proprietary"
     text = f"Install {flavour} kernel module of the same branch, then restart."
     machine = context.facts.machine

@@ -26,7 +26,7 @@ from tfdoctor import advice
 from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, evidence_from
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_evidence
 from tfdoctor.rules.shared import drivers, kernels, path_shadowing
 from tfdoctor.rules.shared.pythons import make_other_python_remedies
 
@@ -41,12 +41,12 @@ def check(context: RuleContext) -> Result:
     facts = context.facts
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
-    state = drivers.driver_state(context)
-    if state.cause is None and state.resolution is None and state.answer is None:
+    state = drivers.determine_driver_state(context)
+    if state.cause is None and state.resolution is None and state.cuda is None:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
-    other_rule_code = kernels.module_rule_code(context)
+    other_rule_code = kernels.find_module_rule_code(context)
     if other_rule_code:
         return NotApplicable(
             f"NVIDIA's kernel module does not run, for a reason that {other_rule_code} explains"
@@ -57,7 +57,7 @@ def check(context: RuleContext) -> Result:
         return [_build_load_finding(context, state.reason, evidence)]
     if failed_lookup.path or any(attempt.problem for attempt in failed_lookup.tried):
         return [
-            path_shadowing.with_shadowing(
+            path_shadowing.add_shadowing(
                 context, _build_damaged_finding(context, failed_lookup, evidence), ["libcuda.so.1"]
             )
         ]
@@ -70,7 +70,7 @@ def check(context: RuleContext) -> Result:
 def _build_finding(
     title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy] | None = None
 ) -> Finding:
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NO_DRIVER,
         Severity.ERROR,
         explanation,
@@ -140,9 +140,9 @@ def _build_damaged_finding(
 def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
     """Report that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     is_default = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
-    commands: tuple[str, ...] = (f"{sudo}ldconfig", advice.check_again(context.target))
+    commands: tuple[str, ...] = (f"{sudo}ldconfig", advice.format_check_command(context.target))
     if not is_default:
         line = f"echo {advice.quote(folder)} | {sudo}tee /etc/ld.so.conf.d/nvidia-driver.conf"
         commands = (line, *commands)
@@ -225,7 +225,7 @@ def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
     chosen_by_default = choice is not None and choice.lost
     if chosen_by_default or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
         return []
-    return [advice.install_for_cpu(context.target, release, "If the CPU is enough, install TensorFlow.")]
+    return [advice.make_cpu_remedy(context.target, release, "If the CPU is enough, install TensorFlow.")]
 
 
 def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
@@ -261,7 +261,7 @@ def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Findin
 def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies that install an older driver, for GPUs that the newest driver no longer supports."""
     remedies = []
-    is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.sudo_prefix(context.target)
+    is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.get_sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is not None:
@@ -282,10 +282,10 @@ def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
 def _list_system_evidence(context: RuleContext) -> list[Evidence]:
     """Return the evidence from the PCI bus, the kernel modules and nvidia-smi."""
     driver = context.facts.driver
-    evidence = [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
+    evidence = [*drivers.list_pci_evidence(context), *drivers.list_module_evidence(context)]
     if isinstance(driver.smi, Absent):
-        evidence.append(evidence_from(driver.smi, driver.smi.why))
-    return [*evidence, *drivers.smi_evidence(context)]
+        evidence.append(make_evidence(driver.smi, driver.smi.why))
+    return [*evidence, *drivers.list_smi_evidence(context)]
 
 
 def _make_reinstall_remedy(context: RuleContext) -> Remedy:

@@ -23,7 +23,7 @@ from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
-X86_64 = ("x86_64", "amd64")
+X86_64_MACHINES = ("x86_64", "amd64")
 
 
 def check(context: RuleContext) -> Result:
@@ -36,7 +36,7 @@ def check(context: RuleContext) -> Result:
         return ()
     python = context.python
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.NO_MATCHING_WHEEL,
             Severity.ERROR,
             reason,
@@ -76,7 +76,7 @@ def explain_no_wheel(context: RuleContext) -> str:
                 f"{versions.major_minor(python.version)}."
             )
         return ""
-    if python.machine.lower() not in X86_64:
+    if python.machine.lower() not in X86_64_MACHINES:
         return (
             f"GPU wheels are for x86-64 only; this Python is for {python.machine}, whose wheels use the CPU."
         )
@@ -93,7 +93,7 @@ def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
         final_releases = [release for release in context.compat.releases if not release.is_prerelease]
         pythons = sorted(
             {python_version for release in final_releases for python_version in release.linux_pythons},
-            key=versions.numbers,
+            key=versions.parse_numbers,
         )
         if pythons and versions.compare(minor, pythons[-1]) > 0:
             newest = context.compat.newest
@@ -107,7 +107,9 @@ def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
         release.glibc is not None and not versions.is_at_least(glibc, release.glibc)
         for release in matching_releases
     ):
-        minimum = min((release.glibc for release in matching_releases if release.glibc), key=versions.numbers)
+        minimum = min(
+            (release.glibc for release in matching_releases if release.glibc), key=versions.parse_numbers
+        )
         return f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc}."
     return ""
 
@@ -120,11 +122,11 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         return [
             Remedy("Use WSL 2, whose Linux takes the Linux wheels.", ("wsl --install",), changes_system=True)
         ]
-    if machine.system == "Darwin" or python.machine.lower() not in X86_64:
+    if machine.system == "Darwin" or python.machine.lower() not in X86_64_MACHINES:
         return [
             Remedy(
                 "On this machine TensorFlow uses the CPU.",
-                (advice.pip_install(context.target, ["tensorflow"]),),
+                (advice.format_pip_install(context.target, ["tensorflow"]),),
             )
         ]
     if python.glibc is None:
@@ -137,7 +139,7 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         advice.quote(requirement)
         for requirement in advice.list_gpu_requirements(context.target, release, version)
     )
-    setup_commands, uv = advice.choose_uv(context.target)
+    setup_commands, uv = advice.choose_uv_command(context.target)
     return [
         Remedy(
             f"Make an environment with Python {version} (uv fetches it where it is not there) and TensorFlow "

@@ -35,7 +35,7 @@ def check(context: RuleContext) -> Result:
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
     return engines.convert_problems(
-        RULE, engine.find_engines_lacking_gpus(containers, advice.sudo_prefix(context.target))
+        RULE, engine.find_engines_lacking_gpus(containers, advice.get_sudo_prefix(context.target))
     )
 
 

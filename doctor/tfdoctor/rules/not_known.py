@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.facts import Absent, Unknown
-from tfdoctor.facts.python import Unusable
+from tfdoctor.facts.python import UnusablePython
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
@@ -34,13 +34,13 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if prediction.gpu_registered is not None:
         return ()
-    if isinstance(context.facts.python, Unusable):
+    if isinstance(context.facts.python, UnusablePython):
         return NotApplicable("the Python does not work, which TFD317 explains")
     reason = prediction.reasons[-1] if prediction.reasons else "Something on the way could not be looked at."
     if context.observed is not None and context.observed.gpu_registered is not None:
         return NotApplicable("TensorFlow was run, which answers this")
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             reason,
@@ -56,7 +56,7 @@ def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]
 
     More time comes first if one of the reasons is a time limit.
     """
-    check_command = advice.check_again(context.target)
+    check_command = advice.format_check_command(context.target)
     run_remedy = Remedy("Run TensorFlow itself to find out.", (f"{check_command} --deep",))
     if any("in time" in reason for reason in reasons):
         return [
@@ -81,7 +81,7 @@ def _make_slow_start_remedies(context: RuleContext) -> list[Remedy]:
     return [
         Remedy(
             "The Python starts slowly. Start it once by hand, so that its files are in memory, and look again.",
-            (command, f"{advice.check_again(context.target)} --timeout 60"),
+            (command, f"{advice.format_check_command(context.target)} --timeout 60"),
         )
     ]
 

@@ -25,7 +25,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.facts.python import Denied, Unusable
+from tfdoctor.facts.python import DeniedPath, UnusablePython
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import find_unreadable_package, list_forbidden_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
@@ -39,7 +39,7 @@ MAX_CHMOD_PATHS = 3
 
 def check(context: RuleContext) -> Result:
     fact = context.facts.python
-    if isinstance(fact, Unusable) and fact.trouble is not None and fact.trouble.kind == "denied":
+    if isinstance(fact, UnusablePython) and fact.trouble is not None and fact.trouble.kind == "denied":
         return [_build_python_finding(fact.trouble.path)]
     if context.python is None:
         return NotApplicable("no Python answered")
@@ -55,7 +55,7 @@ def check(context: RuleContext) -> Result:
     return ()
 
 
-def _list_denied_libraries(context: RuleContext) -> list[Denied]:
+def _list_denied_libraries(context: RuleContext) -> list[DeniedPath]:
     """Return the libraries that TensorFlow needs and that this user has no permission to use."""
     loader = context.loader
     if loader is None:
@@ -74,10 +74,10 @@ def _list_denied_libraries(context: RuleContext) -> list[Denied]:
             attempts += list_forbidden_files(resolution, elsewhere=True)
     denied_by_path = {denied.path: denied for denied in loader.denied}
     paths = dict.fromkeys(posixpath.normpath(attempt.path) for attempt in attempts)
-    return [denied_by_path.get(path) or Denied(path, path) for path in paths]
+    return [denied_by_path.get(path) or DeniedPath(path, path) for path in paths]
 
 
-def _build_blocked_finding(context: RuleContext, denied: list[Denied]) -> Finding:
+def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Finding:
     """Report required libraries that this user may not read, or that a noexec mount disables."""
     names = list(dict.fromkeys(posixpath.basename(denial.path) for denial in denied))
     names_text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -111,7 +111,7 @@ def _build_blocked_finding(context: RuleContext, denied: list[Denied]) -> Findin
     )
 
 
-def _build_package_finding(context: RuleContext, package: Denied, denied: list[Denied]) -> Finding:
+def _build_package_finding(context: RuleContext, package: DeniedPath, denied: list[DeniedPath]) -> Finding:
     """Report that this user may not read TensorFlow's own package."""
     return _build_error(
         f"{package.closed} may not be read by this user: import tensorflow fails",
@@ -122,13 +122,13 @@ def _build_package_finding(context: RuleContext, package: Denied, denied: list[D
     )
 
 
-def _build_partial_finding(context: RuleContext, denied: list[Denied]) -> Finding:
+def _build_partial_finding(context: RuleContext, denied: list[DeniedPath]) -> Finding:
     """Report unreadable files of this Python's other packages.
 
     This is a warning if they include libraries, else only a note.
     """
     libraries = [denial for denial in denied if ".so" in posixpath.basename(denial.path)]
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NOT_PERMITTED,
         Severity.WARNING if libraries else Severity.INFO,
         (
@@ -162,12 +162,12 @@ def _build_python_finding(path: str) -> Finding:
 
 
 def _build_error(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NOT_PERMITTED, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )
 
 
-def _explain_denial(denied: Denied) -> str:
+def _explain_denial(denied: DeniedPath) -> str:
     """Return a clause about the reason: the path itself, or a folder above it, denies access."""
     mode = f", mode {denied.mode}" if denied.mode else ""
     owner = f" (owner {denied.owner}{mode})" if denied.owner is not None else ""
@@ -176,7 +176,7 @@ def _explain_denial(denied: Denied) -> str:
     return f"may not be read{owner}"
 
 
-def _describe_owners(denied: list[Denied]) -> str:
+def _describe_owners(denied: list[DeniedPath]) -> str:
     """Return a sentence about the owners; empty if they are not known."""
     owners = sorted({denial.owner for denial in denied if denial.owner is not None})
     if not owners:
@@ -189,11 +189,11 @@ def _describe_owners(denied: list[Denied]) -> str:
     return text
 
 
-def _list_chmod_remedies(context: RuleContext, denied: list[Denied]) -> list[Remedy]:
+def _list_chmod_remedies(context: RuleContext, denied: list[DeniedPath]) -> list[Remedy]:
     """Return the remedies that let this user read the paths."""
     chmod_paths = _list_chmod_paths(context, denied)
     paths = " ".join(advice.quote(chmod_path) for chmod_path in chmod_paths)
-    check_command = advice.check_again(context.target)
+    check_command = advice.format_check_command(context.target)
     environment_remedy = Remedy("Or make your own environment.", ("tfdoctor install",))
     owners = sorted({denial.owner for denial in denied if denial.owner is not None and not denial.own})
     if not owners:
@@ -205,14 +205,14 @@ def _list_chmod_remedies(context: RuleContext, denied: list[Denied]) -> list[Rem
     return [
         Remedy(
             text,
-            (f"{advice.sudo_prefix(context.target)}chmod -R a+rX {paths}", check_command),
+            (f"{advice.get_sudo_prefix(context.target)}chmod -R a+rX {paths}", check_command),
             changes_system=True,
         ),
         environment_remedy,
     ]
 
 
-def _list_chmod_paths(context: RuleContext, denied: list[Denied]) -> list[str]:
+def _list_chmod_paths(context: RuleContext, denied: list[DeniedPath]) -> list[str]:
     """Return the paths that chmod must change.
 
     A file of an installed package is replaced by its folder, unless that is site-packages itself. More than
@@ -260,8 +260,8 @@ def _make_noexec_remedies(context: RuleContext, mount: str) -> list[Remedy]:
         Remedy(
             "Or let programs run from this one, where whoever set it up agrees (a line in /etc/fstab keeps it).",
             (
-                f"{advice.sudo_prefix(context.target)}mount -o remount,exec {advice.quote(mount)}",
-                advice.check_again(context.target),
+                f"{advice.get_sudo_prefix(context.target)}mount -o remount,exec {advice.quote(mount)}",
+                advice.format_check_command(context.target),
             ),
             changes_system=True,
         ),

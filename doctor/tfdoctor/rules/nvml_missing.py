@@ -20,15 +20,15 @@ NVIDIA_DRIVER_CAPABILITIES=compute,utility.
 from __future__ import annotations
 
 from tfdoctor import advice
-from tfdoctor.advice.engine import CAPABILITIES, lacks_capability, make_capabilities_remedy
+from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, lacks_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, has_lost_nvml
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
-SONAME = "libnvidia-ml.so.1"
-NVML_ERRORS = {
+NVML_SONAME = "libnvidia-ml.so.1"
+REASON_BY_NVML_ERROR = {
     3: "this user or container is not allowed to",
     4: "this user is not allowed to open the device nodes",
     9: "the kernel module is not loaded",
@@ -38,19 +38,19 @@ NVML_ERRORS = {
     NVML_ERROR_UNKNOWN: "the reason is not known",
 }
 """The reason for each error code of nvmlInit that this rule reports."""
-MISMATCH = 18
+NVML_ERROR_MISMATCH = 18
 """NVML_ERROR_LIB_RM_VERSION_MISMATCH: the kernel module has another version, which TFD104 reports."""
 
 
 def check(context: RuleContext) -> Result:
-    if context.build is None or SONAME not in context.build.driver_libraries:
+    if context.build is None or NVML_SONAME not in context.build.driver_libraries:
         return NotApplicable("this TensorFlow does not open NVML")
     if context.loader is None:
         return CouldNotCheck("the loader could not be followed")
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if state.cause is not None:
         return NotApplicable("libcuda.so.1 fails before NVML is opened")
-    resolution = context.loader.resolution(SONAME)
+    resolution = context.loader.resolution(NVML_SONAME)
     if resolution is not None and not resolution.ok:
         return [_build_missing_finding(context, resolution.error)]
     nvml = value_of(context.facts.driver.nvml)
@@ -58,7 +58,7 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck(getattr(context.facts.driver.nvml, "why", "NVML was not asked"))
     if has_lost_nvml(context.facts):
         return NotApplicable("the container was cut off from the GPUs, which TFD112 explains")
-    if nvml.loaded and nvml.init not in (0, None, MISMATCH):
+    if nvml.loaded and nvml.init not in (0, None, NVML_ERROR_MISMATCH):
         return [_build_failure_finding(context, nvml.init or 0, nvml.init_error)]
     return ()
 
@@ -66,30 +66,30 @@ def check(context: RuleContext) -> Result:
 def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     version = context.build.version if context.build is not None else ""
     variables = context.facts.environment.variables
-    value = variables.get(CAPABILITIES)
+    value = variables.get(CAPABILITIES_VARIABLE)
     evidence = [Evidence("the loader", error)]
     lacks_utility = value is not None and lacks_capability(value, "utility")
     if value is not None:
-        evidence.append(Evidence(CAPABILITIES, repr(value)))
+        evidence.append(Evidence(CAPABILITIES_VARIABLE, repr(value)))
     note = (
-        f" {CAPABILITIES} is {value!r}: without `utility` a container is not given NVML."
+        f" {CAPABILITIES_VARIABLE} is {value!r}: without `utility` a container is not given NVML."
         if lacks_utility
         else ""
     )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
-        f"TensorFlow {version} opens {SONAME} before it registers a GPU; the loader cannot give it, so no "
+        f"TensorFlow {version} opens {NVML_SONAME} before it registers a GPU; the loader cannot give it, so no "
         f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{note}",
-        title=f"{SONAME} is missing; TensorFlow {version} registers no GPU without it",
+        title=f"{NVML_SONAME} is missing; TensorFlow {version} registers no GPU without it",
         evidence=evidence,
         remedies=_list_remedies(context, value),
     )
 
 
 def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
-    machine, manager = context.facts.machine, advice.package_manager(context.target)
-    sudo = advice.sudo_prefix(context.target)
+    machine, manager = context.facts.machine, advice.get_package_manager(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     if machine.container and value is not None and not lacks_capability(value, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
@@ -108,7 +108,7 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
         return [
             Remedy(
                 "Install it.",
-                (f"{sudo}apt-get install libnvidia-ml1", advice.check_again(context.target)),
+                (f"{sudo}apt-get install libnvidia-ml1", advice.format_check_command(context.target)),
                 changes_system=True,
             )
         ]
@@ -123,19 +123,19 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
 
 
 def _build_failure_finding(context: RuleContext, code: int, text: str) -> Finding:
-    reason = NVML_ERRORS.get(code, "NVML gives no reason")
+    reason = REASON_BY_NVML_ERROR.get(code, "NVML gives no reason")
     remedies = [
         Remedy("Check whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
-        drivers.kernel_log_remedy(context),
+        drivers.make_kernel_log_remedy(context),
     ]
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
-        f"{SONAME} opens and nvmlInit fails with {code}{f' ({text})' if text else ''}: {reason}. libcuda.so.1 "
+        f"{NVML_SONAME} opens and nvmlInit fails with {code}{f' ({text})' if text else ''}: {reason}. libcuda.so.1 "
         "works. TensorFlow 2.21 and newer ask NVML about the cards first, and register none where it does "
         "not answer.",
         title=f"NVML is installed but fails ({code})",
-        evidence=[Evidence("nvmlInit", f"{code}: {text or reason}"), *drivers.smi_evidence(context)],
+        evidence=[Evidence("nvmlInit", f"{code}: {text or reason}"), *drivers.list_smi_evidence(context)],
         remedies=remedies,
     )
 

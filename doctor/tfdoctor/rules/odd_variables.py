@@ -27,9 +27,9 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
-LOADER_TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
+LOADER_TOKEN_PATTERN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
 """A token that the loader expands in LD_LIBRARY_PATH."""
-LIBRARY_FILE = re.compile(r"\.so(\.\d+)*\Z")
+LIBRARY_FILE_PATTERN = re.compile(r"\.so(\.\d+)*\Z")
 """The end of a library's file name, such as ".so.12"."""
 
 
@@ -51,14 +51,14 @@ def _build_finding(
     variable: tuple[str, str],
     remedies: list[Remedy],
 ) -> Finding:
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         severity,
-        f"{explanation}{variable_origins.origin_sentence(context, variable[0])}",
+        f"{explanation}{variable_origins.format_origin_sentence(context, variable[0])}",
         title=title,
         evidence=[
             Evidence(variable[0], repr(variable[1])),
-            *variable_origins.origin_evidence(context, variable[0]),
+            *variable_origins.list_origin_evidence(context, variable[0]),
         ],
         remedies=remedies,
     )
@@ -73,7 +73,7 @@ def _check_late_variables(context: RuleContext) -> list[Finding]:
             f"{origin.path}, line {origin.line}" if origin.path else variable_origins.ORIGIN_LABELS["start"]
         )
         findings.append(
-            RULE.finding(
+            RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING if context.prediction.gpu_registered is False else Severity.INFO,
                 f"{reader} reads {origin.name} when a process starts. {source} sets it afterwards: that has no effect "
@@ -216,7 +216,7 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
                 "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "
                 "whatever folder the program was started from.",
                 variable=(name, value),
-                remedies=[Remedy("Without it:", (line, advice.check_again(context.target)))],
+                remedies=[Remedy("Without it:", (line, advice.format_check_command(context.target)))],
             )
         )
     return findings
@@ -226,14 +226,14 @@ def _describe_entry_error(entry: str) -> str:
     """Return a clause about what is wrong with an entry; empty if nothing is."""
     if not entry:
         return ""
-    literal_text = LOADER_TOKEN.sub("", entry)
+    literal_text = LOADER_TOKEN_PATTERN.sub("", entry)
     if entry.startswith("~"):
         return "is not expanded: the loader does not know `~`"
     if "$" in literal_text:
         return "is not expanded: the loader knows no variables of the shell"
     if entry != entry.strip() or entry.strip("\"'") != entry:
         return "has a space or quotation mark too many"
-    if LIBRARY_FILE.search(entry):
+    if LIBRARY_FILE_PATTERN.search(entry):
         return "is a file; entries are folders"
     if not entry.startswith("/") and literal_text == entry:
         return "is relative: it means another folder wherever the program is started"

@@ -42,14 +42,14 @@ def check(context: RuleContext) -> Result:
     leader = find_leader(context.facts, folder)
     explanation = f"{folder} is before it on Python's path."
     if leader is not None:
-        explanation = f"{variable_origins.path_source_phrase(context, leader)} {folder} first on its path."
+        explanation = f"{variable_origins.format_path_source(context, leader)} {folder} first on its path."
         explanation += (
-            variable_origins.origin_sentence(context, leader.by, leader.entry)
+            variable_origins.format_origin_sentence(context, leader.by, leader.entry)
             if leader.by != MODULE_PATH
             else ""
         )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.SHADOWED_MODULE,
             Severity.ERROR,
             f"Python imports {_format_tensorflow(context, first)} from {folder}, not {_format_tensorflow(context, second)} from "
@@ -60,7 +60,7 @@ def check(context: RuleContext) -> Result:
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
                 *(
-                    variable_origins.origin_evidence(context, leader.by, leader.entry)
+                    variable_origins.list_origin_evidence(context, leader.by, leader.entry)
                     if leader is not None
                     else ()
                 ),
@@ -90,12 +90,12 @@ def _format_tensorflow(context: RuleContext, tensorflow: TensorFlowFacts) -> str
 
 def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None) -> Remedy:
     if leader is not None:
-        return variable_origins.remove_from_python_path(context, leader)
+        return variable_origins.make_python_path_remedy(context, leader)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
             "It is in your own site-packages, which every Python of this version reads. Keep Python from it:",
-            ("export PYTHONNOUSERSITE=1", advice.check_again(context.target)),
+            ("export PYTHONNOUSERSITE=1", advice.format_check_command(context.target)),
         )
     quoted_sites = " ".join(
         advice.quote(path) for path in (python.site_packages if python is not None else ())

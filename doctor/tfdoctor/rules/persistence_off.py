@@ -31,7 +31,7 @@ def _require_host(context: RuleContext) -> NotApplicable | None:
 
 
 def check(context: RuleContext) -> Result:
-    gpu_conditions = card_status.list_card_conditions(context)
+    gpu_conditions = card_status.list_gpu_conditions(context)
     affected_gpus = [
         gpu
         for gpu, health in gpu_conditions
@@ -39,17 +39,17 @@ def check(context: RuleContext) -> Result:
     ]
     if not affected_gpus:
         return ()
-    sudo = advice.sudo_prefix(context.target)
-    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in affected_gpus)
+    sudo = advice.get_sudo_prefix(context.target)
+    names = ", ".join(card_status.format_smi_gpu(gpu) for gpu in affected_gpus)
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
             f"{names}: persistence mode is off, so the driver starts the card again for each program. That costs "
             "time at each start and loses the card's settings.",
             title="The driver shuts the card down between programs",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(gpu)}: persistence_mode Disabled")
+                Evidence("nvidia-smi -q -x", f"{card_status.format_smi_gpu(gpu)}: persistence_mode Disabled")
                 for gpu in affected_gpus
             ],
             remedies=[
@@ -72,6 +72,6 @@ RULE = Rule(
     short_title="shuts the card down between programs",
     needs=(
         _require_host,
-        card_status.require_card_status,
+        card_status.require_gpu_conditions,
     ),
 )

@@ -42,7 +42,7 @@ def check(context: RuleContext) -> Result:
 def _build_finding(context: RuleContext, failed_lookup: Resolution) -> Finding:
     path = failed_lookup.soname
     new_path = f"{path}.aside"
-    return RULE.finding(
+    return RULE.make_finding(
         choose_plugin_cause(failed_lookup),
         Severity.ERROR,
         f"TensorFlow loads this plugin at every import, and the import stops there. The loader says: {failed_lookup.error}.",
@@ -51,7 +51,10 @@ def _build_finding(context: RuleContext, failed_lookup: Resolution) -> Finding:
         remedies=[
             Remedy(
                 "Put the plugin aside; or uninstall the package that it belongs to.",
-                (f"mv {advice.quote(path)} {advice.quote(new_path)}", advice.check_again(context.target)),
+                (
+                    f"mv {advice.quote(path)} {advice.quote(new_path)}",
+                    advice.format_check_command(context.target),
+                ),
                 steps=(Remove(path),),
             )
         ],

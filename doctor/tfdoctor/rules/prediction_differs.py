@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
     if not differences:
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             "What TensorFlow did is right. The difference is a fault of tfdoctor, or something changed in "
@@ -99,7 +99,7 @@ def _build_import_finding(observed: Observation) -> Finding:
             ("tfdoctor check --deep --json > tfdoctor-report.json",),
         )
     )
-    return RULE.finding(
+    return RULE.make_finding(
         cause,
         Severity.ERROR,
         f"TensorFlow was run, and its import failed, which was not predicted: {error.rstrip('.')}."

@@ -20,11 +20,11 @@ from __future__ import annotations
 from tfdoctor.findings import Cause
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
-from tfdoctor.rules.shared.companions import companion_findings
+from tfdoctor.rules.shared.companions import check_companions
 
 
 def check(context: RuleContext) -> Result:
-    return companion_findings(context, RULE, "protobuf")
+    return check_companions(context, RULE, "protobuf")
 
 
 RULE = Rule(

@@ -22,22 +22,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.facts.python import Unusable
+from tfdoctor.facts.python import UnusablePython
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
-from tfdoctor.rules.environment_gone import restore_remedies
+from tfdoctor.rules.environment_gone import build_restore_remedies
 from tfdoctor.rules.shared import variable_origins
 from tfdoctor.rules.shared.pythons import (
     describe_python_choice,
-    evidence_of_other_pythons,
+    list_other_python_evidence,
     make_other_python_remedies,
 )
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.python import Trouble
+    from tfdoctor.facts.python import StartupFailure
 
 HOME_VARIABLE = "PYTHONHOME"
-TITLES = {
+TITLE_BY_TROUBLE_KIND = {
     "base-gone": "The Python of this environment is gone",
     "not-started": "This Python does not start",
     "exited": "This Python ends at once",
@@ -52,7 +52,7 @@ TITLES = {
 
 def check(context: RuleContext) -> Result:
     fact = context.facts.python
-    if not isinstance(fact, Unusable) or fact.trouble is None:
+    if not isinstance(fact, UnusablePython) or fact.trouble is None:
         outcome = outcome_if_unknown(fact, "the Python")
         return outcome if isinstance(outcome, CouldNotCheck) else ()
     trouble = fact.trouble
@@ -63,12 +63,12 @@ def check(context: RuleContext) -> Result:
         evidence.append(Evidence(f"{trouble.path} (what it printed)", trouble.said))
     evidence += [Evidence(path, "is the last file that it read (python -v)") for path in trouble.files]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.PYTHON_UNUSABLE,
             Severity.ERROR,
             _explain_startup_failure(context, trouble),
             title=_format_title(trouble),
-            evidence=[*evidence, *evidence_of_other_pythons(context)],
+            evidence=[*evidence, *list_other_python_evidence(context)],
             remedies=[
                 *_list_remedies(context, trouble),
                 *(make_other_python_remedies(context) if _has_other_pythons(context) else ()),
@@ -77,17 +77,17 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _format_title(trouble: Trouble) -> str:
+def _format_title(trouble: StartupFailure) -> str:
     if trouble.files:
-        return f"{TITLES['site']}: {trouble.files[0]}"
-    return f"{TITLES.get(trouble.kind, RULE.title)}: {trouble.path}"
+        return f"{TITLE_BY_TROUBLE_KIND['site']}: {trouble.files[0]}"
+    return f"{TITLE_BY_TROUBLE_KIND.get(trouble.kind, RULE.title)}: {trouble.path}"
 
 
 def _has_other_pythons(context: RuleContext) -> bool:
     return context.facts.choice is not None and bool(context.facts.choice.others)
 
 
-def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
+def _explain_startup_failure(context: RuleContext, trouble: StartupFailure) -> str:
     """Return a text that says how the Python failed to start."""
     name = f"{trouble.path} ({describe_python_choice(context)})"
     output = f' It says: "{trouble.said}".' if trouble.said else ""
@@ -103,7 +103,7 @@ def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
         value = context.facts.environment.variables.get(HOME_VARIABLE, "")
         return (
             f"{HOME_VARIABLE} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
-            f"variable it starts.{variable_origins.origin_sentence(context, HOME_VARIABLE)}{output}"
+            f"variable it starts.{variable_origins.format_origin_sentence(context, HOME_VARIABLE)}{output}"
         )
     if trouble.kind == "site":
         location = f" It stops in {trouble.files[0]}." if trouble.files else ""
@@ -119,14 +119,14 @@ def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
     return f"{name} {trouble.how}{detail}.{output}"
 
 
-def _list_remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
+def _list_remedies(context: RuleContext, trouble: StartupFailure) -> list[Remedy]:
     python = advice.quote(trouble.path)
     lost_env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
     if trouble.kind == "base-gone" and lost_env is not None:
-        return restore_remedies(lost_env)
+        return build_restore_remedies(lost_env)
     if trouble.kind == "home":
         return [
-            variable_origins.unset_remedy(
+            variable_origins.make_unset_remedy(
                 context, HOME_VARIABLE, f"Unset {HOME_VARIABLE}: hardly any Python needs it.", steps=False
             )
         ]
@@ -140,7 +140,7 @@ def _list_remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
                 0,
                 Remedy(
                     "Read the file in which the start stops, and put it aside if that is the reason.",
-                    (f"cat {path}", f"mv {path} {path}.aside", advice.check_again(context.target)),
+                    (f"cat {path}", f"mv {path} {path}.aside", advice.format_check_command(context.target)),
                 ),
             )
         return remedies
@@ -155,7 +155,7 @@ def _list_remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
             Remedy(
                 "It is a shim of pyenv or the like, which starts the version that is chosen here. See which are there, "
                 "and choose one.",
-                ("pyenv versions", "pyenv local VERSION", advice.check_again(context.target)),
+                ("pyenv versions", "pyenv local VERSION", advice.format_check_command(context.target)),
             )
         ]
     return [

@@ -36,23 +36,23 @@ def check(context: RuleContext) -> Result:
     conflicts = [
         conflict
         for conflict in list_unmet(context.python)
-        if conflict.have is not None and conflict.package != "keras"
+        if conflict.installed_version is not None and conflict.package != "keras"
     ]
     if not conflicts:
         return ()
     requirements = [conflict.requirement for conflict in conflicts]
-    names = ", ".join(f"{conflict.package} {conflict.have}" for conflict in conflicts)
+    names = ", ".join(f"{conflict.package} {conflict.installed_version}" for conflict in conflicts)
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.PACKAGE_CONFLICT,
             Severity.INFO,
             f"{names}: another version is asked for. The import of TensorFlow works with it.",
-            title=f"{conflicts[0].by} asks for {conflicts[0].requirement}, and {conflicts[0].have} is installed"
+            title=f"{conflicts[0].required_by} asks for {conflicts[0].requirement}, and {conflicts[0].installed_version} is installed"
             + (f" (and {len(conflicts) - 1} more like it)" if len(conflicts) > 1 else ""),
             evidence=[
                 Evidence(
-                    conflict.by,
-                    f"asks for {conflict.requirement}; {conflict.package} {conflict.have} is there",
+                    conflict.required_by,
+                    f"asks for {conflict.requirement}; {conflict.package} {conflict.installed_version} is there",
                 )
                 for conflict in conflicts
             ],
@@ -60,8 +60,8 @@ def check(context: RuleContext) -> Result:
                 Remedy(
                     "If your program fails with it, install the required version.",
                     (
-                        advice.pip_install(context.target, list(dict.fromkeys(requirements))),
-                        advice.check_again(context.target),
+                        advice.format_pip_install(context.target, list(dict.fromkeys(requirements))),
+                        advice.format_check_command(context.target),
                     ),
                 )
             ],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RETIRED", "RetiredRule", "current_codes"]
+__all__ = ["RETIRED_RULES", "RetiredRule", "find_current_codes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +21,19 @@ class RetiredRule:
     code: str
     name: str
     title: str
-    since: str
+    removed_in: str
     """The first version of tfdoctor without the rule."""
-    by: tuple[str, ...]
+    successors: tuple[str, ...]
     """The codes of the rules that report the same problem now; empty if there are none.
 
     These rules may be retired themselves.
     """
-    why: str
+    reason: str
     """A sentence with the reason why the rule was removed."""
 
 
 _REASON_MACHINE_CHECKS = "A Dockerfile is judged by the checks of a machine."
-RETIRED: tuple[RetiredRule, ...] = (
+RETIRED_RULES: tuple[RetiredRule, ...] = (
     RetiredRule(
         "TFD504",
         "cuda-does-not-fit",
@@ -86,7 +86,7 @@ RETIRED: tuple[RetiredRule, ...] = (
 """The retired rules in the order of their codes."""
 
 
-def current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
+def find_current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
     """Return the current codes that replace a code, or the code itself if it is not retired.
 
     Empty if no current rule replaces it. Raise ValueError if retired rules replace each other in a circle.
@@ -100,7 +100,7 @@ def current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED) -> tuple[
 def _collect_current(
     code: str, rules: dict[str, RetiredRule], path: tuple[str, ...], current_codes: dict[str, None]
 ) -> None:
-    """Add the current codes that replace `code` to `current_codes`.
+    """Add the current codes that replace `code` to `find_current_codes`.
 
     `path` holds the codes that led to this one. Raise ValueError if it already contains the code.
     """
@@ -110,5 +110,5 @@ def _collect_current(
     if code not in rules:
         current_codes[code] = None
         return
-    for successor in rules[code].by:
+    for successor in rules[code].successors:
         _collect_current(successor, rules, (*path, code), current_codes)

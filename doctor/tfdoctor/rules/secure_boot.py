@@ -29,16 +29,16 @@ from tfdoctor.rules.base import (
     Result,
     Rule,
     RuleContext,
-    evidence_from,
+    make_evidence,
     require_value,
 )
 from tfdoctor.rules.shared import kernels
 
 
 def check(context: RuleContext) -> Result:
-    cause = require_value(kernels.cause_of_missing_module(context))
+    cause = require_value(kernels.find_missing_module_cause(context))
     module_files = kernels.get_module_files(context)
-    if module_files is None or not module_files.running or not kernels.has_usable_card(context):
+    if module_files is None or not module_files.running or not kernels.has_usable_gpu(context):
         return NotApplicable("there is no module for the running kernel that could be refused")
     fact = context.facts.kernel.secure_boot
     if isinstance(fact, Unknown):
@@ -56,7 +56,7 @@ def check(context: RuleContext) -> Result:
     refusal_events = kernels.list_kernel_events(context, "unsigned")
     is_unsigned = module_files.signed is False
     return [
-        RULE.finding(
+        RULE.make_finding(
             cause,
             Severity.ERROR,
             "Secure Boot is on, NVIDIA's kernel module is there and not loaded, and the kernel's log says that it "
@@ -65,12 +65,12 @@ def check(context: RuleContext) -> Result:
             else "Secure Boot is on, and NVIDIA's kernel module is not signed, so the kernel refuses it.",
             title="The kernel refuses to load NVIDIA's module (Secure Boot)",
             evidence=[
-                evidence_from(fact, "Secure Boot is on"),
+                make_evidence(fact, "Secure Boot is on"),
                 Evidence(
                     module_files.running[0],
                     "is there and is not loaded" + (", not signed" if is_unsigned else ""),
                 ),
-                *kernels.evidence_of_kernel_events(context, refusal_events),
+                *kernels.make_kernel_event_evidence(context, refusal_events),
             ],
             remedies=_list_remedies(context),
         )
@@ -78,7 +78,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext) -> list[Remedy]:
-    sudo, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
+    sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
     machine = context.facts.machine
     remedies = []
     if manager == advice.APT and machine.distribution_id == "ubuntu":

@@ -28,7 +28,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
-DRIVER_FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
+DRIVER_FILE_PATTERN = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
 """A path such as /usr/lib/libcuda.so.550.54.14, with the driver version as its group."""
 
 
@@ -61,7 +61,7 @@ def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
     """Map each driver version to the libcuda files with that version in their names, except WSL's own."""
     paths_by_driver: dict[str, list[str]] = {}
     for path in list_driver_files(context.facts):
-        match = DRIVER_FILE.search(path)
+        match = DRIVER_FILE_PATTERN.search(path)
         if match is not None and "/wsl/" not in path:
             paths_by_driver.setdefault(match[1], []).append(path)
     return paths_by_driver
@@ -103,7 +103,7 @@ def _build_mixed_finding(
     has_both_sources: bool,
 ) -> Finding:
     """Report several drivers, or one driver from two sources."""
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     versions = (
         {parse_upstream_version(package.version) for package in packages}
         | set(paths_by_driver)
@@ -125,10 +125,10 @@ def _build_mixed_finding(
         advice.DNF: "rpm -qa '*nvidia*'",
         advice.ZYPPER: "rpm -qa '*nvidia*'",
         advice.PACMAN: "pacman -Qs nvidia",
-    }.get(advice.package_manager(context.target) or "")
+    }.get(advice.get_package_manager(context.target) or "")
     if query is not None:
         remedies.append(Remedy("See which package each comes from, and remove all but one.", (query,)))
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.DRIVER_LIB_MISMATCH if is_mixed else Cause.INCONCLUSIVE,
         Severity.WARNING if is_mixed else Severity.INFO,
         f"The driver is here from {sources}"
@@ -151,13 +151,13 @@ def _check_container(context: RuleContext, paths_by_driver: dict[str, list[str]]
     if not foreign_versions or len(paths_by_driver) < 2:
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.DRIVER_LIB_MISMATCH,
             Severity.WARNING,
             f"This image has a driver library of its own ({', '.join(foreign_versions)}) beside the one that the container "
             "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
             title="The image has a driver of its own",
-            row="the image has its own",
+            short_title="the image has its own",
             evidence=_list_evidence((), None, paths_by_driver),
             remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],
         )
@@ -165,20 +165,20 @@ def _check_container(context: RuleContext, paths_by_driver: dict[str, list[str]]
 
 
 def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]) -> Finding:
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     names = " ".join(advice.quote(package.name) for package in packages)
     commands = {
         advice.APT: (f"{sudo}apt-get purge {names}", f"{sudo}ldconfig"),
         advice.DNF: (f"{sudo}dnf remove {names}", f"{sudo}ldconfig"),
-    }.get(advice.package_manager(context.target) or "", ())
-    return RULE.finding(
+    }.get(advice.get_package_manager(context.target) or "", ())
+    return RULE.make_finding(
         Cause.WSL_LIBCUDA,
         Severity.WARNING,
         f"Under WSL the driver is Windows' own, and packages with a Linux driver are installed here "
         f"({', '.join(f'{p.name} {p.version}' for p in packages[:4])}). Their libcuda reaches no card; where the "
         "loader finds it first, no GPU is shown.",
         title="A Linux driver is installed inside WSL",
-        row="a Linux driver inside WSL",
+        short_title="a Linux driver inside WSL",
         evidence=_list_evidence(packages, None, {}),
         remedies=[
             Remedy(

@@ -33,7 +33,7 @@ from tfdoctor.predict import LeadingFolder, find_leader, find_leading_package, g
 from tfdoctor.predict.imports import is_tensorflow_shadowed
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
-from tfdoctor.rules.shared.companions import find_shadowed_companions, requirement_if_absent
+from tfdoctor.rules.shared.companions import choose_absent_requirement, find_shadowed_companions
 from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def check(context: RuleContext) -> Result:
         )
     packages_by_leader: dict[LeadingFolder, list[_ShadowedPackage]] = {}
     """The packages that are imported from each leading folder, and fail."""
-    for failure in context.failures:
+    for failure in context.import_failures:
         if not failure.shadow:
             continue
         rehearsal, folder = failure.rehearsed, get_path_folder(failure.shadow)
@@ -97,7 +97,7 @@ def _build_module_finding(
     If the folder of the hidden module is not given, it is taken from the facts about this Python.
     """
     location = path.removesuffix("/__init__.py")
-    description = f"the {shadowing.kind_of(location)} {location}"
+    description = f"the {shadowing.get_module_kind(location)} {location}"
     python = context.python
     folder = hidden_folder or next(
         (shadow.hidden for shadow in (python.shadows if python is not None else ()) if shadow.taken == path),
@@ -109,14 +109,14 @@ def _build_module_finding(
     if error:
         explanation += f" The import of TensorFlow stops ({error})."
     is_here = shadowing.describe_path_source(context, location) == shadowing.WORKING_DIRECTORY_LABEL
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
         title=f"{upper_first(description)} hides {'TensorFlow' if name == 'tensorflow' else name}"
         f"{' from programs started here' if is_here else ''}",
-        evidence=shadowing.evidence_of_shadowing(context, location),
-        remedies=shadowing.remedies_for_shadowing(context, location),
+        evidence=shadowing.list_shadowing_evidence(context, location),
+        remedies=shadowing.make_shadowing_remedies(context, location),
     )
 
 
@@ -133,7 +133,7 @@ def _build_path_finding(
     version = versions.major_minor(python.version) if python is not None else ""
     other_python = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
     explanation = (
-        f"{upper_first(variable_origins.path_source_phrase(context, leader))} {folder} before the packages of "
+        f"{upper_first(variable_origins.format_path_source(context, leader))} {folder} before the packages of "
         "this Python, which then takes "
         f"{names} from there."
     )
@@ -142,9 +142,9 @@ def _build_path_finding(
             f" That folder is Python {other_python[1]}'s: what is compiled in it does not load in {version}."
         )
     if leader.by == PATH_VARIABLE:
-        explanation += variable_origins.origin_sentence(context, leader.by, leader.entry)
+        explanation += variable_origins.format_origin_sentence(context, leader.by, leader.entry)
     explanation += f" The import of TensorFlow stops ({_shorten_error(packages[0].error)})."
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
@@ -154,7 +154,7 @@ def _build_path_finding(
                 Evidence(f"{folder}, {package.package}", f"is found first, through {leader.by}")
                 for package in packages
             ),
-            *variable_origins.origin_evidence(context, leader.by, leader.entry),
+            *variable_origins.list_origin_evidence(context, leader.by, leader.entry),
         ],
         remedies=[_make_removal_remedy(context, leader, packages)],
     )
@@ -167,7 +167,7 @@ def _shorten_error(error: str) -> str:
 
 def _format_package(context: RuleContext, package: str) -> str:
     """Return the name of a package with its version, if that is known."""
-    distribution = context.python.distribution(package) if context.python is not None else None
+    distribution = context.python.find_distribution(package) if context.python is not None else None
     return f"{package} {distribution.version}" if distribution is not None else package
 
 
@@ -178,7 +178,7 @@ def _make_removal_remedy(
 
     It also installs the packages that this Python lacks without that folder.
     """
-    remedy = variable_origins.remove_from_python_path(context, leader)
+    remedy = variable_origins.make_python_path_remedy(context, leader)
     distributions = context.python.distributions if context.python is not None else ()
     remaining_names = {
         distribution.name
@@ -190,13 +190,13 @@ def _make_removal_remedy(
     )
     if not missing_packages or not remedy.commands:
         return remedy
-    requirements = tuple(requirement_if_absent(context, package) for package in missing_packages)
+    requirements = tuple(choose_absent_requirement(context, package) for package in missing_packages)
     return replace(
         remedy,
         text=f"{remedy.text} This Python has no {' and '.join(missing_packages)} of its own: install it.",
         commands=(
             *remedy.commands[:-1],
-            advice.pip_install(context.target, requirements),
+            advice.format_pip_install(context.target, requirements),
             remedy.commands[-1],
         ),
         steps=(*remedy.steps, Install(requirements)),

@@ -52,15 +52,15 @@ def check(context: RuleContext) -> Result:
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = split_entries("LD_LIBRARY_PATH", value)
     entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    remedy = advice.remove_folders(context.target, folders)
+    remedy = advice.make_folder_removal(context.target, folders)
     if entries_to_remove:
         remaining = [entry for entry in entries if entry not in entries_to_remove]
         text = f"Remove {', '.join(entries_to_remove)} from LD_LIBRARY_PATH where TensorFlow runs."
-        remedy = variable_origins.remove_entries_remedy(
+        remedy = variable_origins.make_remove_entries_remedy(
             context, "LD_LIBRARY_PATH", entries_to_remove, remaining, text
         )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.LIBS_WRONG_VERSION,
             Severity.WARNING,
             f"LD_LIBRARY_PATH comes before the wheels that this TensorFlow pins, and gives it {libraries}.",
@@ -70,7 +70,7 @@ def check(context: RuleContext) -> Result:
                 *(
                     evidence
                     for entry in entries_to_remove
-                    for evidence in variable_origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
+                    for evidence in variable_origins.list_origin_evidence(context, "LD_LIBRARY_PATH", entry)
                 ),
                 *(
                     Evidence(lookup.path or "", f"{used}; the wheel has {packaged}")
@@ -94,13 +94,13 @@ def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str,
         python, resolution.path, resolution.real
     ):
         return None
-    wheel = advice.wheel_project(context.target, resolution.soname, build.cuda)
-    installed = python.distribution(wheel[0]) if wheel is not None else None
+    wheel = advice.find_wheel(context.target, resolution.soname, build.cuda)
+    installed = python.find_distribution(wheel[0]) if wheel is not None else None
     library_version = find_library_version(context.facts, resolution)
     if installed is None or library_version is None or not installed.version[:1].isdigit():
         return None
     version = library_version.version
-    used, packaged = versions.numbers(version)[:3], versions.numbers(installed.version)[:3]
+    used, packaged = versions.parse_numbers(version)[:3], versions.parse_numbers(installed.version)[:3]
     return (version, installed.version) if used < packaged else None
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Owner = tuple[str, str]
 """The name and version of a distribution that lists a file as its own."""
-CUDA_SUFFIX = re.compile(r"-cu(\d{2})\Z")
+CUDA_SUFFIX_PATTERN = re.compile(r"-cu(\d{2})\Z")
 """The end of a wheel's project name, with the CUDA major version as its group."""
 MAX_NAMED_FILES = 4
 """The maximum number of files that a text names."""
@@ -69,7 +69,7 @@ def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[
         if is_one_project
         else f"{len(owners)} packages own the same files: {', '.join(map(_owner_text, owners))}"
     )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"{' and '.join(map(_owner_text, owners))} both brought {named_files}. The one installed last won; removing or upgrading "
@@ -105,7 +105,7 @@ def _list_file_owners(files: list[SharedFile]) -> list[str]:
 
 def _matches_cuda(context: RuleContext, project: str) -> bool:
     """Return whether a wheel is for the CUDA that this TensorFlow was built with."""
-    match, build = CUDA_SUFFIX.search(project), context.build
+    match, build = CUDA_SUFFIX_PATTERN.search(project), context.build
     if match is None or build is None or build.cuda is None:
         return False
     return int(match[1]) == versions.major(build.cuda)
@@ -113,7 +113,7 @@ def _matches_cuda(context: RuleContext, project: str) -> bool:
 
 def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
     """Return a sentence about present files for another CUDA than TensorFlow's; empty if there are none."""
-    match = CUDA_SUFFIX.search(owner[0]) if owner is not None else None
+    match = CUDA_SUFFIX_PATTERN.search(owner[0]) if owner is not None else None
     build = context.build
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
         return ""
@@ -127,19 +127,21 @@ def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
 def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_project: bool) -> list[Remedy]:
     owners_to_keep = [owner for owner in owners if _matches_cuda(context, owner[0])]
     if is_one_project:
-        owners_to_keep = [max(owners, key=lambda owner: versions.numbers(owner[1]))]
+        owners_to_keep = [max(owners, key=lambda owner: versions.parse_numbers(owner[1]))]
     if len(owners_to_keep) != 1:
         return [Remedy("Keep one of them: remove all, then install the one that is needed.")]
     owners_to_remove = [owner for owner in owners if owner[0] != owners_to_keep[0][0]]
     dependents = _list_dependents(context, {name for name, _ in owners_to_remove})
     pin = f"{owners_to_keep[0][0]}=={owners_to_keep[0][1]}"
-    reinstall_command = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
+    reinstall_command = advice.format_pip_install(
+        context.target, (pin,), options="--force-reinstall --no-deps"
+    )
     removal_commands = (
-        (advice.pip_uninstall(context.target, [name for name, _ in owners_to_remove]),)
+        (advice.format_pip_uninstall(context.target, [name for name, _ in owners_to_remove]),)
         if owners_to_remove
         else ()
     )
-    commands = (*removal_commands, reinstall_command, advice.check_again(context.target))
+    commands = (*removal_commands, reinstall_command, advice.format_check_command(context.target))
     if not dependents:
         steps = (
             *((Uninstall(tuple(name for name, _ in owners_to_remove)),) if owners_to_remove else ()),
@@ -156,7 +158,7 @@ def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_pr
     return [
         Remedy(
             f"Leave {names}, which requires it, in place, and give TensorFlow its own environment.",
-            advice.venv_with(
+            advice.make_venv_commands(
                 context.target, _list_requirements(context), advice.get_interpreter(context.target)
             ),
         ),

@@ -22,10 +22,10 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 
-SLOW_LINKS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
+SLOW_LINK_DESCRIPTIONS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
        "NODE": "through two host bridges of one processor"}  # fmt: skip
 """A clause for each slow connection that `nvidia-smi topo -m` names."""
-FAST_LINKS = ("NV", "PIX", "PXB", "PSB", "C2C")
+FAST_LINK_PREFIXES = ("NV", "PIX", "PXB", "PSB", "C2C")
 """The beginnings of the names of fast connections, such as "NV4"."""
 
 
@@ -39,10 +39,10 @@ def check(context: RuleContext) -> Result:
     if driver_result is not None and len(driver_result.devices) < 2:
         return NotApplicable("one card is visible here")
     links = value_of(fact) or {}
-    slow_links = {pair: link for pair, link in links.items() if link in SLOW_LINKS}
+    slow_links = {pair: link for pair, link in links.items() if link in SLOW_LINK_DESCRIPTIONS}
     if not slow_links:
         return ()
-    fast_pairs = [pair for pair, link in links.items() if link.startswith(FAST_LINKS)]
+    fast_pairs = [pair for pair, link in links.items() if link.startswith(FAST_LINK_PREFIXES)]
     remedies = []
     if fast_pairs:
         numbers = fast_pairs[0].replace("GPU", "").replace("-", ",")
@@ -52,12 +52,12 @@ def check(context: RuleContext) -> Result:
                 ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", f"export CUDA_VISIBLE_DEVICES={numbers}"),
             )
         )
-    details = sorted({f"{link}: {SLOW_LINKS[link]}" for link in slow_links.values()})
+    details = sorted({f"{link}: {SLOW_LINK_DESCRIPTIONS[link]}" for link in slow_links.values()})
     pairs_text = ", ".join(list(slow_links)[:6]) + (
         f" and {len(slow_links) - 6} more" if len(slow_links) > 6 else ""
     )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.HEALTHY,
             Severity.INFO,
             f"{len(slow_links)} of {len(links)} pairs of cards are connected only over a slow path ({'; '.join(details)}): "

@@ -24,7 +24,7 @@ from tfdoctor.predict import has_lost_nvml
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.shared import drivers
 
-FAILURE_TEXTS = {
+DESCRIPTION_BY_FAILURE_KIND = {
     "timeout": "it does not answer in time: the driver is stuck, or many cards have to be woken up",
     "garbage": "it prints something that is no answer: another program goes by that name, or it is damaged",
     "driver_not_communicating": "it cannot talk to the kernel module: that is not loaded, or not built for "
@@ -46,7 +46,7 @@ FAILURE_TEXTS = {
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if has_lost_nvml(context.facts):
         is_harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_build_cut_off_finding(context, is_harmless=is_harmless)]
@@ -64,19 +64,19 @@ def check(context: RuleContext) -> Result:
     if state.works:
         return [_build_smi_finding(context, failure)]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
             f"nvidia-smi fails as well: {_describe_smi_failure(failure)}. It asks the same driver.",
             title="nvidia-smi fails, too",
-            evidence=drivers.smi_evidence(context),
+            evidence=drivers.list_smi_evidence(context),
         )
     ]
 
 
 def _describe_smi_failure(failure: SmiFailure) -> str:
     """Return a clause about the failure; for an unknown kind, about the exit status."""
-    description = FAILURE_TEXTS.get(failure.kind)
+    description = DESCRIPTION_BY_FAILURE_KIND.get(failure.kind)
     if description is not None:
         return description
     return (
@@ -90,29 +90,29 @@ def _build_smi_finding(context: RuleContext, failure: SmiFailure) -> Finding:
     if failure.kind == "garbage":
         remedies = [Remedy("See which program goes by that name.", ("type -a nvidia-smi",))]
     elif not is_nvml_missing:
-        remedies.append(drivers.kernel_log_remedy(context))
-    return RULE.finding(
+        remedies.append(drivers.make_kernel_log_remedy(context))
+    return RULE.make_finding(
         Cause.NVML_MISSING if is_nvml_missing else Cause.INCONCLUSIVE,
         Severity.WARNING,
         f"nvidia-smi fails: {_describe_smi_failure(failure)}. libcuda.so.1, which TensorFlow uses, still answers.",
         title="nvidia-smi does not answer as expected"
         if failure.kind != "timeout"
         else "nvidia-smi hangs, and the driver's library answers",
-        evidence=drivers.smi_evidence(context),
+        evidence=drivers.list_smi_evidence(context),
         remedies=remedies,
     )
 
 
 def _build_cut_off_finding(context: RuleContext, *, is_harmless: bool) -> Finding:
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.CONTAINER_NVML_LOST,
         Severity.WARNING if is_harmless else Severity.ERROR,
         'NVML answers "Unknown Error". In a container that had a GPU when it was started this means that '
         "its host has since taken the permission to open the device nodes away: `systemctl daemon-reload` "
         "does that to containers whose devices systemd was not told of.",
         title="The container was cut off from the GPUs while it ran",
-        row="the container was cut off",
-        evidence=drivers.smi_evidence(context),
+        short_title="the container was cut off",
+        evidence=drivers.list_smi_evidence(context),
         remedies=[
             Remedy("Start the container again (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
             Remedy(

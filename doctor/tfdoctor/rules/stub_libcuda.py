@@ -29,8 +29,8 @@ from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites, variab
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
-    driver_result = state.answer
+    state = drivers.determine_driver_state(context)
+    driver_result = state.cuda
     if driver_result is None or not driver_result.loaded:
         return NotApplicable("no libcuda.so.1 is loaded")
     if state.cause is not Cause.STUB_LIBCUDA:
@@ -56,10 +56,10 @@ def check(context: RuleContext) -> Result:
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
     if shadowing is not None:
-        evidence += path_shadowing.evidence_of_hidden_files(context, shadowing)
+        evidence += path_shadowing.list_hidden_file_evidence(context, shadowing)
     evidence += [Evidence(file, "is the driver's own") for file in driver_files if file != path][:2]
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR,
             f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is {label} and drives "
@@ -77,7 +77,7 @@ def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing 
     if shadowing is None:
         return ""
     return "".join(
-        variable_origins.origin_sentence(context, shadowing.without.variable, entry)
+        variable_origins.format_origin_sentence(context, shadowing.without.variable, entry)
         for entry in shadowing.without.entries
     )
 
@@ -85,12 +85,12 @@ def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing 
 def _list_remedies(
     context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, has_driver: bool
 ) -> list[Remedy]:
-    sudo, remedies = advice.sudo_prefix(context.target), []
-    removal = advice.remove_matching_folders(
+    sudo, remedies = advice.get_sudo_prefix(context.target), []
+    removal = advice.make_matching_removal(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
     if shadowing is not None:
-        removal = path_shadowing.removal_remedy(context, shadowing)
+        removal = path_shadowing.make_removal_remedy(context, shadowing)
     if removal is not None:
         remedies.append(removal)
     if "ld.so.cache" in via:

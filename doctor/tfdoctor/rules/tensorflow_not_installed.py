@@ -26,7 +26,7 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, Rule
 from tfdoctor.rules.no_matching_wheel import explain_no_wheel
 from tfdoctor.rules.shared.pythons import (
     describe_python_choice,
-    evidence_of_other_pythons,
+    list_other_python_evidence,
     make_other_python_remedies,
 )
 
@@ -51,13 +51,13 @@ def check(context: RuleContext) -> Result:
         else "No other one with a TensorFlow was seen where Pythons usually are."
     )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.TENSORFLOW_MISSING,
             Severity.WARNING if no_wheel_reason or lost_environments else Severity.ERROR,
             f"{python.executable} (Python {python.version}; {describe_python_choice(context)}) has no "
             f"TensorFlow. {others_note} If your "
             "program runs with another Python, name it with --python.",
-            evidence=[Evidence(fact.source, fact.why), *evidence_of_other_pythons(context)],
+            evidence=[Evidence(fact.source, fact.why), *list_other_python_evidence(context)],
             remedies=_list_remedies(
                 context, has_no_wheel=bool(no_wheel_reason), is_chosen_python=not lost_environments
             ),
@@ -77,7 +77,7 @@ def _list_remedies(context: RuleContext, *, has_no_wheel: bool, is_chosen_python
     else:
         python = versions.major_minor(context.python.version) if context.python is not None else ""
         remedies.append(
-            advice.install_release(
+            advice.make_release_remedy(
                 context.target,
                 release,
                 f"Install TensorFlow {release.version} with its CUDA libraries, which suits this Python"

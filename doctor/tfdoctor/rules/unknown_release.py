@@ -42,7 +42,7 @@ def check(context: RuleContext) -> Result:
         nearest_sentence = "There is no release to compare it with."
     file_facts_text = ", ".join(file_facts) or "nothing"
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
             f"From its own files: {file_facts_text}. {nearest_sentence}",

@@ -25,7 +25,7 @@ from tfdoctor.rules.shared import card_status
 
 
 def check(context: RuleContext) -> Result:
-    gpu_conditions = card_status.list_card_conditions(context)
+    gpu_conditions = card_status.list_gpu_conditions(context)
     virtual_gpus = [(gpu, health) for gpu, health in gpu_conditions if health.licence]
     if not virtual_gpus:
         return NotApplicable("no card here is a virtual GPU that reports a licence")
@@ -36,17 +36,17 @@ def check(context: RuleContext) -> Result:
     ]
     if not unlicensed_gpus:
         return ()
-    sudo = advice.sudo_prefix(context.target)
-    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in unlicensed_gpus)
+    sudo = advice.get_sudo_prefix(context.target)
+    names = ", ".join(card_status.format_smi_gpu(gpu) for gpu, _ in unlicensed_gpus)
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             f"{names}: the virtual GPU has no licence. It is slowed down some time after the start, and CUDA programs "
             "may then fail.",
             title="The virtual GPU has no licence",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(g)}: {h.licence}")
+                Evidence("nvidia-smi -q -x", f"{card_status.format_smi_gpu(g)}: {h.licence}")
                 for g, h in unlicensed_gpus
             ],
             remedies=[
@@ -71,6 +71,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     short_title="no licence",
-    needs=(card_status.require_card_status,),
+    needs=(card_status.require_gpu_conditions,),
     area=GPU,
 )

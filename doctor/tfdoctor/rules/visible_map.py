@@ -78,7 +78,7 @@ def _list_evidence(context: RuleContext, clauses: list[str]) -> list[Evidence]:
         *(
             evidence
             for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
-            for evidence in variable_origins.origin_evidence(context, name)
+            for evidence in variable_origins.list_origin_evidence(context, name)
         ),
         *(Evidence("the driver", evidence) for evidence in clauses),
     ]
@@ -93,10 +93,10 @@ def _build_partial_finding(
     entries = value.split(",")
     valid_entries = ",".join(entries[: len(entries) - len(ignored)])
     rest = f" and, with it, {', '.join(ignored[1:])}" if len(ignored) > 1 else ""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.origin_sentence(context, VISIBLE_VARIABLE)} {ignored[0]!r} names no "
+        f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.format_origin_sentence(context, VISIBLE_VARIABLE)} {ignored[0]!r} names no "
         "card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(clauses)}.",
@@ -107,7 +107,7 @@ def _build_partial_finding(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
                 (
                     f"export {VISIBLE_VARIABLE}={advice.quote(valid_entries)}",
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
             )
         ],
@@ -131,10 +131,10 @@ def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) ->
         remedies.append(
             Remedy(
                 "To use nvidia-smi's numbers everywhere:",
-                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", advice.check_again(context.target)),
+                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", advice.format_check_command(context.target)),
             )
         )
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.HEALTHY,
         Severity.INFO,
         f"{'; '.join(clauses)}.{note}",

@@ -69,7 +69,7 @@ def check(context: RuleContext) -> Result:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:
             commands: tuple[str, ...] = (
-                advice.pip_install(
+                advice.format_pip_install(
                     context.target, [f"tensorflow=={release.version}", "numpy<2", "protobuf<3.20"]
                 ),
             )
@@ -86,7 +86,7 @@ def check(context: RuleContext) -> Result:
             )
         )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             Severity.ERROR,
             f"TensorFlow {build.version} for Windows is built for the CPU{note}.",

@@ -31,31 +31,32 @@ def _require_wsl(context: RuleContext) -> NotApplicable | None:
 
 
 def check(context: RuleContext) -> Result:
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     if state.cause is not Cause.WSL_LIBCUDA:
         return ()
     wsl_files = [path for path in context.facts.driver.driver_files if path.startswith(f"{WSL_FOLDER}/")]
     evidence = [Evidence("the loader", state.reason)]
     evidence += [Evidence(path, "is WSL's own") for path in wsl_files[:2]]
-    if state.answer is not None and state.answer.loaded:
-        return [_build_foreign_finding(context, state.answer.path or "libcuda.so.1", evidence)]
+    if state.cuda is not None and state.cuda.loaded:
+        return [_build_foreign_finding(context, state.cuda.path or "libcuda.so.1", evidence)]
     return [_build_search_finding(context, evidence) if wsl_files else _build_absent_finding(evidence)]
 
 
 def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.WSL_LIBCUDA, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )
 
 
 def _make_export_remedy(context: RuleContext) -> Remedy:
     return Remedy(
-        "For this shell only:", (advice.format_export([WSL_FOLDER]), advice.check_again(context.target))
+        "For this shell only:",
+        (advice.format_export([WSL_FOLDER]), advice.format_check_command(context.target)),
     )
 
 
 def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     return _build_finding(
         "WSL's libcuda is installed, but the loader does not look there",
         f"WSL's driver library is in {WSL_FOLDER}, and the loader does not know this folder: the file "
@@ -67,7 +68,7 @@ def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
                 (
                     f"echo {WSL_FOLDER} | {sudo}tee /etc/ld.so.conf.d/ld.wsl.conf",
                     f"{sudo}ldconfig",
-                    advice.check_again(context.target),
+                    advice.format_check_command(context.target),
                 ),
                 changes_system=True,
             ),
@@ -94,9 +95,9 @@ def _build_absent_finding(evidence: list[Evidence]) -> Finding:
 
 
 def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     removal_commands: tuple[str, ...] = ()
-    if advice.package_manager(context.target) == advice.APT:
+    if advice.get_package_manager(context.target) == advice.APT:
         removal_commands = (
             f"dpkg -S {advice.quote(path)}",
             f"{sudo}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",

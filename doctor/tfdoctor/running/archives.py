@@ -23,27 +23,27 @@ _ARCHIVE_FORMATS = (
 _SAFE_MEMBER_NAME = re.compile(r"[\w./@%+=:, -]{1,200}")
 
 
-def refuse_archive(head: bytes, shown: str, file: str | None) -> None:
+def refuse_archive(head: bytes, display_name: str, path: str | None) -> None:
     """Raise UsageError if the data begin like an archive.
 
     `head` are the first bytes of the data. `shown` is the name in messages, without unsafe characters. `file` is the
     name as the user typed it; None if the data came through a pipe.
     """
-    name = shlex.quote(file) if file is not None and file.isprintable() else "FILE"
+    name = shlex.quote(path) if path is not None and path.isprintable() else "FILE"
     if _is_tar(head):
         # A regular file (type flag at 156) whose name is not continued in the prefix field (at 345).
         is_plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
         member = _quote_name(head[:100].split(b"\0")[0]) if is_plain else None
-        msg = f"{shown} is a tar archive, not a log."
+        msg = f"{display_name} is a tar archive, not a log."
         raise UsageError(msg, hint=_format_hint(f"tar -xOf {name} {member or 'MEMBER'}", f"tar -tf {name}"))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         # A local file header (PK\3\4) has the length of the name at 26, and the name at 30.
         member = _quote_name(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
-        msg = f"{shown} is a zip archive, not a log."
+        msg = f"{display_name} is a zip archive, not a log."
         raise UsageError(msg, hint=_format_hint(f"unzip -p {name} {member or 'MEMBER'}", f"unzip -l {name}"))
     for magic, kind, command in _ARCHIVE_FORMATS:
         if head.startswith(magic):
-            msg = f"{shown} is {kind}."
+            msg = f"{display_name} is {kind}."
             raise UsageError(msg, hint=f"Unpack it: `{command.format(file=name)} | tfdoctor diagnose -`")
 
 

@@ -11,9 +11,14 @@ from tfdoctor.text import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SHOW_LOADER", "make_loader_environment", "make_placement_environment", "open_standard_streams"]
+__all__ = [
+    "LOADER_LOG_MODULE",
+    "make_loader_environment",
+    "make_placement_environment",
+    "open_standard_streams",
+]
 
-SHOW_LOADER = "dso_loader=3"
+LOADER_LOG_MODULE = "dso_loader=3"
 """Entry of TF_CPP_VMODULE that makes TensorFlow 2.12 and newer log the libraries that they cannot load."""
 
 
@@ -26,10 +31,10 @@ def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], lis
     new_environment, notes = dict(env), []
     modules = [module for module in env.get("TF_CPP_VMODULE", "").split(",") if module.strip()]
     if not any(module.split("=")[0].strip() == "dso_loader" for module in modules):
-        new_environment["TF_CPP_VMODULE"] = ",".join([*modules, SHOW_LOADER])
+        new_environment["TF_CPP_VMODULE"] = ",".join([*modules, LOADER_LOG_MODULE])
         notes.append(
             f"The dso_loader lines in the output come from `tfdoctor run` "
-            f"(TF_CPP_VMODULE={SHOW_LOADER}): they name libraries and are "
+            f"(TF_CPP_VMODULE={LOADER_LOG_MODULE}): they name libraries and are "
             "harmless."
         )
     notes += _show_all_levels(new_environment)
@@ -46,12 +51,14 @@ def make_placement_environment(env: Mapping[str, str]) -> tuple[dict[str, str], 
     """
     new_environment = dict(env)
     python_path = env.get("PYTHONPATH")
-    new_environment["PYTHONPATH"] = os.pathsep.join([str(PLACING), *([python_path] if python_path else [])])
+    new_environment["PYTHONPATH"] = os.pathsep.join(
+        [str(SITECUSTOMIZE_FOLDER), *([python_path] if python_path else [])]
+    )
     notes = ["Where operations go is logged because of --placement, which makes a program slower."]
     return new_environment, [*notes, *_show_all_levels(new_environment)]
 
 
-PLACING = Path(__file__).resolve().parents[1] / "payload" / "placing"
+SITECUSTOMIZE_FOLDER = Path(__file__).resolve().parents[1] / "payload" / "placing"
 
 
 def _show_all_levels(environment: dict[str, str]) -> list[str]:

@@ -44,9 +44,9 @@ class LogAnswer:
     """The result of the analysis of a program's output."""
 
     report: LogReport
-    known: bool
+    is_tensorflow_log: bool
     """Whether anything in the output was recognized as a message of TensorFlow."""
-    loader_seen: bool
+    has_loader_lines: bool
     """Whether the output contains lines that TensorFlow logs only because of SHOW_LOADER."""
     placement: Placement | None = None
     """The devices of the operations; None if they were not requested."""
@@ -168,7 +168,7 @@ class Analyst:
             self._answer = message
         return message  # type: ignore[no-any-return]
 
-    def answer(self) -> LogAnswer | None:
+    def wait_for_answer(self) -> LogAnswer | None:
         """Send the rest of the output, and return the result; None if the process died or took too long."""
         with self._lock:
             for partial_line in self._partial.values():
@@ -236,7 +236,7 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
 
     told = False
 
-    def tell(report: LogReport) -> None:
+    def report_missing_gpu(report: LogReport) -> None:
         nonlocal told
         if report.gpu_registered is False and not told:
             told = True
@@ -246,16 +246,16 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
             )
 
     compat = Compat.load()
-    watch = Watch(compat, "output", tell)
+    watch = Watch(compat, "output", report_missing_gpu)
     marks = LogMarks()
     pieces = watch.watch(marks.search(_read_pieces(read_end, parent)))
     if placement:
-        from tfdoctor.placement import Reader, evaluate_placement, find_era, needs_kernels
+        from tfdoctor.placement import Reader, evaluate_placement, infer_era, needs_kernels
 
         reader = Reader()
         report = diagnose_log(reader.read(pieces), compat, "output")
-        operations = reader.end()
-        era = find_era(operations.said, compat) if needs_kernels(operations) else None
+        operations = reader.finish()
+        era = infer_era(operations.said, compat) if needs_kernels(operations) else None
         placement_report = evaluate_placement(
             operations, "output", kernels=compat.kernels if era else None, era=era
         )

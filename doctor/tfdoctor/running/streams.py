@@ -62,7 +62,7 @@ class _DamagedError(Exception):
 def read_log(
     name: str,
     *,
-    note: Callable[[str], None],
+    on_note: Callable[[str], None],
     meter: Meter | None = None,
 ) -> Iterator[bytes]:
     """Yield the unpacked data of a file or of standard input ("-").
@@ -71,13 +71,13 @@ def read_log(
     called with the progress. Raise UsageError if nothing can be read or if the data are not a text.
     """
     if name == STDIN:
-        yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", note)
+        yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", on_note)
         return
     with _open_file(name) as file:
         try:
             status = os.fstat(file.fileno())
             size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            yield from _unpack(_read_chunks(file.fileno(), size, meter), name, note)
+            yield from _unpack(_read_chunks(file.fileno(), size, meter), name, on_note)
         except OSError as error:
             raise _make_read_error(name, error) from error
 

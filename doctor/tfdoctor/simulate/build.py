@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import Error, install_hint
+from tfdoctor.errors import Error, make_install_command
 from tfdoctor.records import dataclass
 from tfdoctor.simulate.compute_libraries import COMMON_LIBRARIES, Compilers, build_computing
-from tfdoctor.simulate.sources import COMPUTE, LIBRARIES, PTX, SOURCES
+from tfdoctor.simulate.sources import COMPUTE_SOURCES, LIBRARIES, PTX_SOURCES, SOURCES
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CompilerError", "build_software_gpu", "build_stand_in", "find_cache_folder"]
 
-OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
+C_OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
 COMPUTING_OPTIONS = ("-O2", "-DSIMULATED", "-s")
 COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
-TARGET = "x86_64-linux-gnu.2.17"
+ZIG_TARGET = "x86_64-linux-gnu.2.17"
 """The target for zig. Its glibc 2.17 is older than that of every image whose TensorFlow has GPU code."""
-GLIBC = (2, 17)
+OLDEST_GLIBC = (2, 17)
 """The newest glibc that the libraries may require if that of the target machine is unknown."""
 _GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 _C_TIMEOUT_S = 120.0
@@ -89,7 +89,9 @@ def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
     CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
     sources = tuple(SOURCES / name for name in LIBRARIES.values())
-    return _build_cached(env, _Product(tuple(LIBRARIES), sources, " ".join(OPTIONS), _build_driver, GLIBC))
+    return _build_cached(
+        env, _Product(tuple(LIBRARIES), sources, " ".join(C_OPTIONS), _build_driver, OLDEST_GLIBC)
+    )
 
 
 def build_software_gpu(
@@ -117,10 +119,13 @@ def build_software_gpu(
 
     names = tuple(dict.fromkeys(("libcuda.so.1", *libraries.sonames, *COMMON_LIBRARIES)))
     sources = tuple(
-        path for folder in (SOURCES, COMPUTE, PTX) for path in sorted(folder.iterdir()) if path.is_file()
+        path
+        for folder in (SOURCES, COMPUTE_SOURCES, PTX_SOURCES)
+        for path in sorted(folder.iterdir())
+        if path.is_file()
     )
     key_text = f"{libraries.cuda} {libraries.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
-    return _build_cached(env, _Product(names, sources, key_text, make, glibc or GLIBC))
+    return _build_cached(env, _Product(names, sources, key_text, make, glibc or OLDEST_GLIBC))
 
 
 def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
@@ -159,7 +164,7 @@ def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str
     """Build the driver and NVML that do not compute. Return the reason if that fails, else None."""
     for soname, name in LIBRARIES.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
-        result = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
+        result = system.run([*compilers.c, *C_OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
         if not result.ok:
             return _format_failure(compilers.c, result)
     return None
@@ -178,7 +183,7 @@ def _find_compilers(system: LiveSystem) -> list[Compilers]:
     compilers = list(compilers_by_path.values())[:2]
     if importlib.util.find_spec("ziglang") is not None and system.own_python:
         zig = (system.own_python, "-m", "ziglang")
-        compilers.append(Compilers((*zig, "cc", "-target", TARGET), (*zig, "c++", "-target", TARGET)))
+        compilers.append(Compilers((*zig, "cc", "-target", ZIG_TARGET), (*zig, "c++", "-target", ZIG_TARGET)))
     return compilers
 
 
@@ -288,5 +293,5 @@ def _make_no_compiler_error(failures: Sequence[str]) -> CompilerError:
         msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failures)}"
     else:
         msg = "--simulate builds a stand-in driver from its C source, and there is no C compiler here."
-    hint = f"{install_hint('ziglang')} brings one; so does your system's package gcc."
+    hint = f"{make_install_command('ziglang')} brings one; so does your system's package gcc."
     return CompilerError(msg, hint=hint)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor import versions
 from tfdoctor.records import dataclass
-from tfdoctor.simulate.sources import COMPUTE, PTX, SOURCES
+from tfdoctor.simulate.sources import COMPUTE_SOURCES, PTX_SOURCES, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 """The options for C and for C++."""
 COMMON_LIBRARIES = ("libnccl.so.2", "libnvidia-ml.so.1")
 """The libraries that are built for every TensorFlow."""
-DRIVER = ("memory", "streams", "modules", "tables")
+DRIVER_SOURCES = ("memory", "streams", "modules", "tables")
 """The names of the driver's C sources in COMPUTE."""
 VERSION_SCRIPT = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
 """The linker script with the symbols that the driver exports.
@@ -54,13 +54,14 @@ class LibrarySet:
     """The cuDNN version: `"9.3"`."""
 
 
-def make_defines(wanted: LibrarySet) -> list[str]:
+def make_defines(libraries: LibrarySet) -> list[str]:
     """Return the compiler options that define the CUDA and cuDNN version numbers.
 
     cuDNN 8.9 has the number 8900. From cuDNN 9 on, the major version counts ten times as much: 9.3 is 90300.
     """
     cuda, cudnn = (
-        [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
+        [*versions.parse_numbers(versions.major_minor(text)), 0][:2]
+        for text in (libraries.cuda, libraries.cudnn)
     )
     cudnn_number = cudnn[0] * (10000 if cudnn[0] >= 9 else 1000) + cudnn[1] * 100
     return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={cudnn_number}"]
@@ -73,30 +74,30 @@ def build_computing(
     libraries: LibrarySet,
     *,
     options: Sequence[str] = ("-O2",),
-    of_c: Sequence[str] = (),
-    of_cxx: Sequence[str] = (),
+    c_options: Sequence[str] = (),
+    cxx_options: Sequence[str] = (),
 ) -> str | None:
     """Build the libraries in the existing `folder`. Return the reason if they cannot be built, else None.
 
     * `run` runs a command. It returns the reason if the command fails, else None.
-    * `options` are passed to all compilers, `of_c` only to C compilers and `of_cxx` only to C++ compilers.
+    * `options` are passed to all compilers, `c_options` only to C compilers and `cxx_options` only to C++ compilers.
 
     Raise OSError if the folder cannot be written.
     """
     sources = [
-        *sorted(path for path in PTX.glob("*.cc") if path.name != "run.cc"),
-        *(COMPUTE / f"{name}.c" for name in DRIVER),
+        *sorted(path for path in PTX_SOURCES.glob("*.cc") if path.name != "run.cc"),
+        *(COMPUTE_SOURCES / f"{name}.c" for name in DRIVER_SOURCES),
         SOURCES / "libcuda.c",
     ]
     objects = [folder / f"{path.parent.name}-{path.stem}.o" for path in sources]
 
     def compile_source(source: Path, target: Path) -> str | None:
         if source.suffix == ".cc":
-            command = [*compilers.cxx, *CXX, *of_cxx]
+            command = [*compilers.cxx, *CXX, *cxx_options]
         elif source.name == "libcuda.c":
             command = [*compilers.c, "-std=gnu99", "-DCOMPUTES"]
         else:
-            command = [*compilers.c, C, *of_c]
+            command = [*compilers.c, C, *c_options]
         return run([*command, *options, "-fPIC", "-c", str(source), "-o", str(target)])
 
     reason = _find_failure(lambda index: compile_source(sources[index], objects[index]), range(len(sources)))
@@ -108,7 +109,8 @@ def build_computing(
         return reason
     names = dict.fromkeys((*libraries.sonames, *COMMON_LIBRARIES))
     return _find_failure(
-        lambda soname: run(_make_library_command(compilers, folder, soname, libraries, options, of_c)), names
+        lambda soname: run(_make_library_command(compilers, folder, soname, libraries, options, c_options)),
+        names,
     )
 
 
@@ -162,7 +164,7 @@ def _make_library_command(
     """
     stem = soname.partition(".so.")[0]
     is_nvml = stem == "libnvidia-ml"
-    source = SOURCES / f"{stem}.c" if is_nvml else COMPUTE / f"{stem}.c"
+    source = SOURCES / f"{stem}.c" if is_nvml else COMPUTE_SOURCES / f"{stem}.c"
     script = folder / f"{stem}.versions"
     # as in NVIDIA's toolkit, the version of each symbol is the name of the library
     script.write_text(f"{'' if is_nvml else soname} {{ global: *; }};\n", encoding="ascii")

@@ -18,12 +18,12 @@ _REASON = "the card and its driver are simulated"
 class SimulatedFacts:
     """A function for `examine(as_if=…)` that calls `as_simulated` and stores which other libcuda the loader finds."""
 
-    other: str | None = None
+    other_libcuda: str | None = None
     """The libcuda.so.1 that the loader finds before the stand-in. None if there is none."""
 
     def __call__(self, facts: Facts) -> Facts:
         """Return the facts that the rules must see."""
-        self.other = find_other_libcuda(facts)
+        self.other_libcuda = find_other_libcuda(facts)
         return as_simulated(facts)
 
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts, TensorFlowFacts
     from tfdoctor.system import System
 
-__all__ = ["Binaries", "read_kernels"]
+__all__ = ["FatBinaries", "read_kernels"]
 
 READ_TIMEOUT_S = 120.0
 """The time allowed to read all shared objects, up to a gigabyte and possibly from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Binaries:
+class FatBinaries:
     """The fat binaries of a TensorFlow installation."""
 
     counts: Mapping[str, int]
@@ -41,7 +41,7 @@ class Binaries:
     """The reason why they could not be read. Empty if they were read."""
 
 
-def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> Binaries:
+def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> FatBinaries:
     """Read the fat binaries of a TensorFlow in a child process with its Python.
 
     They are in the folders of the package, or in the conda folders lib/libtensorflow*.
@@ -61,12 +61,12 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     )
     counts = _load_counts(output)
     if counts:
-        return Binaries(counts)
+        return FatBinaries(counts)
     failures = output.get("failed")
     error = clean_line(str(failures[0])) if isinstance(failures, list) and failures else ""
     if error or not result.ok:
-        return Binaries({}, f"its shared objects could not be read: {error or result.describe_end()}")
-    return Binaries({}, "there is no GPU code in its shared objects")
+        return FatBinaries({}, f"its shared objects could not be read: {error or result.describe_end()}")
+    return FatBinaries({}, "there is no GPU code in its shared objects")
 
 
 def _load_counts(output: Mapping[str, Any]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Simulation
-from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
+from tfdoctor.fit import Gpu, find_driver_refusal, find_newest_driver
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 
@@ -37,7 +37,7 @@ _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
 class Simulated:
     """Simulated GPUs with a simulated driver."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[Gpu, ...]
     """The GPUs, in the driver's order."""
     driver: str
     """The full version that the driver reports: `"550.54.15"`."""
@@ -45,15 +45,15 @@ class Simulated:
     """The CUDA version that the driver reports: `"12.4"`."""
     refusal_reasons: tuple[str, ...] = ()
     """The reasons why this driver does not support some of the GPUs, one sentence for each GPU."""
-    shown: tuple[Card, ...] = ()
+    visible_cards: tuple[Gpu, ...] = ()
     """The GPUs that this driver supports and therefore shows."""
-    typed: tuple[str, ...] = ()
+    typed_options: tuple[str, ...] = ()
     """The command-line options as the user typed them."""
 
     @property
     def title(self) -> str:
         """A description: "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
-        counts: dict[Card, int] = {}
+        counts: dict[Gpu, int] = {}
         for card in self.cards:
             counts[card] = counts.get(card, 0) + 1
         names = [
@@ -67,12 +67,12 @@ class Simulated:
     def variables(self) -> dict[str, str]:
         """The environment variables that the stand-in reads (see standin/libcuda.c), with their values."""
         major, minor = map(int, versions.major_minor(self.cuda).split("."))
-        names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.shown)
+        names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.visible_cards)
         return {
-            "STANDIN_GPUS": str(len(self.shown)),
-            "STANDIN_CC": ",".join(card.capability.replace(".", "") for card in self.shown) or "80",
+            "STANDIN_GPUS": str(len(self.visible_cards)),
+            "STANDIN_CC": ",".join(card.capability.replace(".", "") for card in self.visible_cards) or "80",
             "STANDIN_NAME": ";".join(f"{name} {LABEL}" for name in names),
-            "STANDIN_MEM_MIB": ",".join(str(parse_memory(card) or MEMORY_MIB) for card in self.shown),
+            "STANDIN_MEM_MIB": ",".join(str(parse_memory(card) or MEMORY_MIB) for card in self.visible_cards),
             "STANDIN_MP": str(MULTIPROCESSORS),
             "STANDIN_CUDA": str(1000 * major + 10 * minor),
             "STANDIN_DRIVER": self.driver,
@@ -103,7 +103,7 @@ class Simulated:
             "how a container engine gives GPUs to a container",
         )
 
-    def simulation(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
+    def describe(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
         """Return the description of the simulation for a report.
 
         `proves` are phrases for the facts that the simulation proved. `computed` says whether the software GPU computed.
@@ -119,14 +119,14 @@ class Simulated:
         )
 
 
-def parse_memory(card: Card) -> int | None:
+def parse_memory(card: Gpu) -> int | None:
     """Return the memory in MiB that a GPU name contains, as in `"A100-SXM4-80GB"`. None if it contains none."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
 
 def make_simulated(
-    compat: Compat, cards: Sequence[Card], *, driver: str | None = None, typed: Sequence[str] = ()
+    compat: Compat, cards: Sequence[Gpu], *, driver: str | None = None, typed: Sequence[str] = ()
 ) -> Simulated:
     """Return the simulation of these GPUs.
 
@@ -151,15 +151,15 @@ def make_simulated(
         driver=version,
         cuda=cuda,
         refusal_reasons=tuple(reason[1] for reason in refusals.values() if reason is not None),
-        shown=tuple(card for card in cards if refusals[card] is None),
-        typed=tuple(typed),
+        visible_cards=tuple(card for card in cards if refusals[card] is None),
+        typed_options=tuple(typed),
     )
 
 
-def _check_card(compat: Compat, card: Card) -> None:
+def _check_card(compat: Compat, card: Gpu) -> None:
     """Raise UsageError if the name means several GPUs, or if no known GPU has this compute capability."""
-    if card.others:
-        capabilities = join_words([card.capability, *card.others])
+    if card.other_capabilities:
+        capabilities = join_words([card.capability, *card.other_capabilities])
         msg = f"--simulate: `{card.name}` is the name of cards of compute capability {capabilities}."
         raise UsageError(msg, hint=f"Give its compute capability instead: --simulate {card.capability}")
     if any(gpu.capability == card.capability for gpu in compat.gpus):
@@ -172,10 +172,10 @@ def _check_card(compat: Compat, card: Card) -> None:
 def _list_drivers(compat: Compat) -> list[str]:
     """Return the Linux drivers in the table of CUDA releases, newest first."""
     drivers = {release.linux for release in compat.cuda_releases if release.linux is not None}
-    return sorted(drivers, key=versions.numbers, reverse=True)
+    return sorted(drivers, key=versions.parse_numbers, reverse=True)
 
 
-def _find_driver_for_all(compat: Compat, cards: Sequence[Card]) -> str:
+def _find_driver_for_all(compat: Compat, cards: Sequence[Gpu]) -> str:
     """Return the newest driver in the table that supports all of these GPUs. Raise UsageError if none does."""
     for driver in _list_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):
@@ -200,7 +200,9 @@ def add_stand_in(env: Mapping[str, str], simulated: Simulated, folder: str) -> d
     }
 
 
-def make_software_variables(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
+def make_software_variables(
+    env: Mapping[str, str], folder: str, max_ptx_capability: tuple[int, int]
+) -> dict[str, str]:
     """Return the additional environment variables for the software GPU in `folder` (see `add_stand_in`).
 
     Its libraries come before all others, because NVIDIA's libraries work only with NVIDIA's driver. NCCL is
@@ -212,7 +214,7 @@ def make_software_variables(env: Mapping[str, str], folder: str, text: tuple[int
     return {
         "LD_LIBRARY_PATH": f"{folder}:{path}" if path else folder,
         "LD_PRELOAD": f"{nccl}:{preloaded}" if preloaded else nccl,
-        "STANDIN_TEXTS": "".join(map(str, text)),
+        "STANDIN_TEXTS": "".join(map(str, max_ptx_capability)),
         "TF_CUDNN_USE_AUTOTUNE": "0",
         "TF_DISABLE_RZ_CHECK": "1",
     }

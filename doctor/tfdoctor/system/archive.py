@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.system.sources import real_path
+from tfdoctor.system.sources import resolve_path
 from tfdoctor.system.writing import place_file, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAX_COMPRESSED = 64 << 20
+MAX_COMPRESSED_BYTES = 64 << 20
 """Largest accepted .tar.gz, in bytes."""
 MAX_BYTES = 128 << 20
 """Largest total size of the files in a recording, in bytes."""
@@ -31,10 +31,10 @@ MAX_FILES = 20_000
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz")
 OTHER_SUFFIXES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
 """File name suffixes that `-o` rejects for a recording."""
-HOST = "host.json"
-MANIFEST = "manifest.json"
-OUR_FILES = (HOST, MANIFEST)
-OUR_FOLDERS = ("root", "output")
+HOST_FILE = "host.json"
+MANIFEST_FILE = "manifest.json"
+RECORDING_FILES = (HOST_FILE, MANIFEST_FILE)
+RECORDING_FOLDERS = ("root", "output")
 HINT = "A recording is what `tfdoctor capture` writes: a folder with a host.json in it, or a .tar.gz of it."
 
 
@@ -58,7 +58,7 @@ def read(path: Path) -> dict[str, bytes]:
             message = f"{path}: neither a folder nor a file"
             raise UsageError(message, hint=HINT)
         with path.open("rb") as stream:
-            content = stream.read(MAX_COMPRESSED + 1)
+            content = stream.read(MAX_COMPRESSED_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         message = f"{path}: not a recorded machine: {reason or error}"
@@ -71,15 +71,15 @@ def _load_folder(folder: Path) -> dict[str, bytes]:
 
     Raise UsageError if the folder is not a recording, is too large, or contains a link that leads out of it.
     """
-    if not (folder / HOST).is_file():
-        message = f"{folder}: not a recorded machine: No such file or directory: {HOST}"
+    if not (folder / HOST_FILE).is_file():
+        message = f"{folder}: not a recorded machine: No such file or directory: {HOST_FILE}"
         raise UsageError(message, hint=HINT)
-    root = real_path(folder)
+    root = resolve_path(folder)
     files: dict[str, bytes] = {}
     remaining = MAX_BYTES
     for name in _iter_names(folder):
         path = folder / name
-        if not real_path(path).is_relative_to(root):
+        if not resolve_path(path).is_relative_to(root):
             message = f"{path}: this link leads out of the recording."
             raise UsageError(message, hint="Nothing of it was read. Look at who made this recording.")
         if not path.is_file():
@@ -98,7 +98,7 @@ def _iter_names(folder: Path) -> Iterator[str]:
     """Yield the sorted names of a recording's files. Links to folders are yielded, not followed."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
-            if entry.name in OUR_FOLDERS:
+            if entry.name in RECORDING_FOLDERS:
                 for parent, folders, names in os.walk(entry.path):
                     folders.sort()
                     folder_links = [name for name in folders if Path(parent, name).is_symlink()]
@@ -118,7 +118,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
         """Raise UsageError with this reason."""
         raise UsageError(f"{name}: {reason}", hint=HINT)  # noqa: EM102 - the message begins with the file's name
 
-    if len(content) > MAX_COMPRESSED:
+    if len(content) > MAX_COMPRESSED_BYTES:
         refuse("larger than a recording is")
     try:
         with gzip.open(io.BytesIO(content)) as stream:
@@ -150,11 +150,11 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         refuse(f"not a recorded machine: not a .tar.gz ({error})")
     top_folders = {path.partition("/")[0] for path in files}
-    if HOST not in files and len(top_folders) == 1:  # the folder was packed, not its contents
+    if HOST_FILE not in files and len(top_folders) == 1:  # the folder was packed, not its contents
         prefix = f"{top_folders.pop()}/"
         files = {path.removeprefix(prefix): data for path, data in files.items()}
-    if HOST not in files:
-        refuse(f"not a recorded machine: there is no {HOST} in it")
+    if HOST_FILE not in files:
+        refuse(f"not a recorded machine: there is no {HOST_FILE} in it")
     return files
 
 
@@ -221,8 +221,8 @@ def _is_recording(target: Path) -> bool:
     try:
         if target.is_dir():
             names = {entry.name for entry in target.iterdir()}
-            return {HOST, MANIFEST} <= names <= {*OUR_FILES, *OUR_FOLDERS}
-        return target.is_file() and MANIFEST in read(target)
+            return {HOST_FILE, MANIFEST_FILE} <= names <= {*RECORDING_FILES, *RECORDING_FOLDERS}
+        return target.is_file() and MANIFEST_FILE in read(target)
     except (OSError, UsageError):
         return False
 
@@ -246,14 +246,14 @@ def write(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
 
 
 def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    def make(temporary: Path) -> None:
+    def create(temporary: Path) -> None:
         temporary.mkdir()
         for name, content in sorted(files.items()):
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
-    def place(temporary: Path) -> None:
+    def move_into_place(temporary: Path) -> None:
         if not os.path.lexists(target):
             temporary.rename(target)
             return
@@ -266,4 +266,4 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
             raise
         shutil.rmtree(old_copy, ignore_errors=True)
 
-    write_atomically(target, make, place)
+    write_atomically(target, create, move_into_place)

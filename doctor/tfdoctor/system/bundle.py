@@ -86,7 +86,7 @@ class Recording:
     cwd: str
     platform: dict[str, str]
     python: str | None = None
-    left_out: Counter[str] = field(default_factory=Counter)
+    omitted_counts: Counter[str] = field(default_factory=Counter)
     """Number of omitted items by kind, such as "lines of the kernel's log" or "names in folders"."""
 
     def build_host_json(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def build_files(recording: Recording) -> dict[str, bytes]:
     for table, value in (("files", inline), ("stored", stored)):
         if value:
             host[table] = value
-    contents[archive.HOST] = (json.dumps(host, indent=1, sort_keys=True) + "\n").encode("ascii")
+    contents[archive.HOST_FILE] = (json.dumps(host, indent=1, sort_keys=True) + "\n").encode("ascii")
     return contents
 
 
@@ -151,7 +151,7 @@ def _decode_utf8(content: bytes) -> str | None:
 def shorten(recording: Recording) -> Recording:
     """Return the recording without the parts that no rule needs. The omitted parts are counted."""
     tables = copy.deepcopy(recording.tables)
-    omitted: Counter[str] = Counter(recording.left_out)
+    omitted: Counter[str] = Counter(recording.omitted_counts)
     process_uids = set()
     for path, content in recording.files.items():
         match = _PROCESS_FILE.search(path)
@@ -400,7 +400,7 @@ def _redact_once(recording: Recording, redactor: Redactor) -> Recording:
         redactor(recording.cwd),
         {key: redactor(value) for key, value in recording.platform.items()},
         redactor(recording.python) if recording.python else None,
-        recording.left_out,
+        recording.omitted_counts,
     )
 
 
@@ -441,7 +441,7 @@ def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]
     if start < 0 or len(content) < start + _CACHE_HEADER.size:
         return []
 
-    def text(offset: int) -> str:
+    def read_string(offset: int) -> str:
         end = content.find(b"\0", start + offset, start + offset + 4096)
         return content[start + offset : max(end, start + offset)].decode("utf-8", "surrogateescape")
 
@@ -451,7 +451,7 @@ def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]
         if offset + _CACHE_ENTRY.size > len(content):
             break
         flags, key, value, version, hwcap = _CACHE_ENTRY.unpack_from(content, offset)
-        entries.append((text(key), text(value), flags, version, hwcap))
+        entries.append((read_string(key), read_string(value), flags, version, hwcap))
     return entries
 
 
@@ -466,17 +466,17 @@ def _rebuild_cache(content: bytes, redactor: Redactor) -> bytes:
     strings = bytearray()
     offsets: dict[str, int] = {}
 
-    def place(text: str) -> int:
+    def add_string(text: str) -> int:
         if text not in offsets:
             offsets[text] = size + len(strings)
             strings.extend(text.encode("utf-8", "surrogateescape") + b"\0")
         return offsets[text]
 
     packed_entries = [
-        _CACHE_ENTRY.pack(flags, place(redactor(key)), place(redactor(value)), version, hwcap)
+        _CACHE_ENTRY.pack(flags, add_string(redactor(key)), add_string(redactor(value)), version, hwcap)
         for key, value, flags, version, hwcap in entries
     ]
-    hwcap_offsets = [place(name) for name in _parse_hwcap_names(content, start)]
+    hwcap_offsets = [add_string(name) for name in _parse_hwcap_names(content, start)]
     strings.extend(b"\0" * (-(size + len(strings)) % 4))
     extension = size + len(strings) if hwcap_offsets else 0
     _, _, _, flags_byte, _ = _CACHE_HEADER.unpack_from(content, start)
@@ -534,5 +534,5 @@ def build_manifest(
             "variables": sorted(recording.env),
         },
         "replaced": redactor.counts(),
-        "left_out": dict(sorted(recording.left_out.items())),
+        "left_out": dict(sorted(recording.omitted_counts.items())),
     }

@@ -29,8 +29,8 @@ DT_FLAGS_1, DT_VERDEF, DT_VERDEFNUM = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD
 DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 DF_1_NODEFLIB = 0x800
 DF_1_PIE = 0x08000000
-PAGE = 4096
-LOADER_TABLES = {
+PAGE_BYTES = 4096
+SIZE_TAG_BY_TABLE_TAG = {
     DT_STRTAB: None,
     6: None,  # DT_SYMTAB
     7: 8,  # DT_RELA, DT_RELASZ
@@ -69,8 +69,8 @@ MACHINE_NAMES = {
 MAX_PROGRAM_HEADERS = 512
 MAX_DYNAMIC_BYTES = 1 << 20
 MAX_VERSION_ENTRIES = 1 << 14
-MAX_STRING = 1 << 20
-MAX_STRINGS = 1 << 22
+MAX_NAME_BYTES = 1 << 20
+MAX_ALL_NAMES_BYTES = 1 << 22
 """Largest total length of all names in bytes. Many entries of a damaged table may point to one long string."""
 MAX_OFFSET = 1 << 42
 
@@ -185,7 +185,7 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
         return elf
     try:
         section = _Dynamic(stream, loads, dynamic)
-        if truncated and section.find_required_size() > -(-size // PAGE) * PAGE:
+        if truncated and section.find_required_size() > -(-size // PAGE_BYTES) * PAGE_BYTES:
             detail = f"{size} bytes are left of at least {max(segment.end for segment in loads)}"
             raise ElfError(ElfProblem.TRUNCATED, detail)
         return section.fill_fields(elf)
@@ -225,7 +225,7 @@ class _Dynamic:
         self._stream = stream
         self._loads = loads
         self._entries: list[tuple[int, int]] = []
-        self._string_budget = MAX_STRINGS
+        self._string_budget = MAX_ALL_NAMES_BYTES
         self._version_budget = MAX_VERSION_ENTRIES
         self._read_entries(self._get_offset(dynamic.address), dynamic.size)
         table = self._find_value(DT_STRTAB)
@@ -233,7 +233,7 @@ class _Dynamic:
 
     def _read_entries(self, start: int, size: int) -> None:
         """Read the entries up to DT_NULL, even beyond the segment's stated size, as the loader does."""
-        step = min(max(size // DYN64.size * DYN64.size, DYN64.size), PAGE)
+        step = min(max(size // DYN64.size * DYN64.size, DYN64.size), PAGE_BYTES)
         for offset in range(start, start + MAX_DYNAMIC_BYTES, step):
             content = _read_at(self._stream, offset, step)
             for tag, value in DYN64.iter_unpack(content[: len(content) // DYN64.size * DYN64.size]):
@@ -246,7 +246,7 @@ class _Dynamic:
     def find_required_size(self) -> int:
         """Return the file offset up to which the loader reads in every case: its tables and all relocations."""
         end = 0
-        for tag, size_tag in LOADER_TABLES.items():
+        for tag, size_tag in SIZE_TAG_BY_TABLE_TAG.items():
             address = self._find_value(tag)
             if address:
                 end = max(
@@ -285,7 +285,7 @@ class _Dynamic:
         """Return the name at an index of the string table. Raise ElfError if the total length is too large."""
         content = _read_at(self._stream, self._strings + index, 256)
         if b"\0" not in content:  # a RUNPATH can be 20 KB long
-            content = _read_at(self._stream, self._strings + index, MAX_STRING)
+            content = _read_at(self._stream, self._strings + index, MAX_NAME_BYTES)
         name = content.split(b"\0", 1)[0]
         self._string_budget -= len(name)
         if self._string_budget < 0:

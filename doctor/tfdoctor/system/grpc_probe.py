@@ -14,18 +14,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts.network import Reached
+from tfdoctor.facts.network import ConnectionResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["reach", "reach_all"]
+__all__ = ["probe_server", "probe_servers"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """The HTTP/2 client preface and a SETTINGS frame of length 0."""
 FRAME_HEADER_BYTES = 9
 """Bytes of a frame header: three for the length, one for the type, one for the flags, four for the stream."""
-SETTINGS = 4
+SETTINGS_FRAME_TYPE = 4
 """The frame type of SETTINGS."""
 MAX_CONNECTIONS = 64
 """Connections that are tested at the same time."""
@@ -33,7 +33,7 @@ MAX_ADDRESSES = 8
 """Number of addresses of a host name that are tried."""
 
 
-def reach(host: str, port: int, seconds: float) -> Reached:
+def probe_server(host: str, port: int, seconds: float) -> ConnectionResult:
     """Test whether a gRPC server responds at an address within `seconds`, not counting the name resolution.
 
     Never raise OSError.
@@ -42,9 +42,11 @@ def reach(host: str, port: int, seconds: float) -> Reached:
         address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         is_temporary = error.errno == socket.EAI_AGAIN
-        return Reached(False, "no-such-name", "the name server does not answer" if is_temporary else "")
+        return ConnectionResult(
+            False, "no-such-name", "the name server does not answer" if is_temporary else ""
+        )
     except (UnicodeError, OSError, ValueError):
-        return Reached(False, "no-such-name")
+        return ConnectionResult(False, "no-such-name")
     deadline = time.monotonic() + seconds
     results = []
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in address_infos))[
@@ -59,12 +61,12 @@ def reach(host: str, port: int, seconds: float) -> Reached:
             return results[-1]
     for reason in ("not-tensorflow", "refused", "timeout"):
         for result in results:
-            if result.why == reason:
+            if result.failure == reason:
                 return result
-    return results[0] if results else Reached(None, detail="its name has no address")
+    return results[0] if results else ConnectionResult(None, detail="its name has no address")
 
 
-def _connect(family: int, address: object, seconds: float) -> Reached:
+def _connect(family: int, address: object, seconds: float) -> ConnectionResult:
     """Connect to one address, and test the server."""
     deadline = time.monotonic() + seconds
     try:
@@ -76,23 +78,23 @@ def _connect(family: int, address: object, seconds: float) -> Reached:
                 return _make_failure(error)
             return _exchange_preface(connection, deadline)
     except OSError as error:
-        return Reached(None, detail=error.strerror or "no connection could be made from here")
+        return ConnectionResult(None, detail=error.strerror or "no connection could be made from here")
 
 
-def _make_failure(error: OSError) -> Reached:
+def _make_failure(error: OSError) -> ConnectionResult:
     """Return the result for an error of `connect`."""
     if isinstance(error, TimeoutError):
-        return Reached(False, "timeout")
+        return ConnectionResult(False, "timeout")
     if error.errno == errno.ECONNREFUSED:
-        return Reached(False, "refused")
+        return ConnectionResult(False, "refused")
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT):
-        return Reached(False, "timeout", (error.strerror or "").lower())
+        return ConnectionResult(False, "timeout", (error.strerror or "").lower())
     if error.errno == errno.ECONNRESET:
-        return Reached(False, "refused", "the connection is reset")
-    return Reached(None, detail=error.strerror or "no connection could be made from here")
+        return ConnectionResult(False, "refused", "the connection is reset")
+    return ConnectionResult(None, detail=error.strerror or "no connection could be made from here")
 
 
-def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
+def _exchange_preface(connection: socket.socket, deadline: float) -> ConnectionResult:
     """Send the HTTP/2 preface, and classify the response."""
     received = b""
     try:
@@ -105,33 +107,39 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
             received += data
     except TimeoutError:
         if not received:
-            return Reached(False, "timeout", "it takes the connection and says nothing")
+            return ConnectionResult(False, "timeout", "it takes the connection and says nothing")
     except OSError:
         if not received:
-            return Reached(False, "not-tensorflow", "it resets the connection")
+            return ConnectionResult(False, "not-tensorflow", "it resets the connection")
     # A SETTINGS frame of stream 0.
-    if len(received) == FRAME_HEADER_BYTES and received[3] == SETTINGS and received[5:] == bytes(4):
-        return Reached(True)
+    if (
+        len(received) == FRAME_HEADER_BYTES
+        and received[3] == SETTINGS_FRAME_TYPE
+        and received[5:] == bytes(4)
+    ):
+        return ConnectionResult(True)
     if not received:
-        return Reached(False, "not-tensorflow", "it closes the connection")
+        return ConnectionResult(False, "not-tensorflow", "it closes the connection")
     detail = "it answers as an HTTP/1 server" if received.startswith(b"HTTP/") else ""
     detail = "it answers as an SSH server" if received.startswith(b"SSH-") else detail
-    return Reached(False, "not-tensorflow", detail)
+    return ConnectionResult(False, "not-tensorflow", detail)
 
 
-def reach_all(addresses: Sequence[tuple[str, int]], *, seconds: float, total: float) -> list[Reached]:
+def probe_servers(
+    addresses: Sequence[tuple[str, int]], *, seconds: float, total: float
+) -> list[ConnectionResult]:
     """Return the result of `reach` for each address. The addresses are tested in parallel.
 
     `seconds` is the time limit for one address, and `total` is the limit for all. The result of an address that
     is not finished by then is unknown.
     """
-    results: list[Reached | None] = [None] * len(addresses)
+    results: list[ConnectionResult | None] = [None] * len(addresses)
     numbers = iter(range(len(addresses)))
     lock = threading.Lock()
     stopped = threading.Event()
     deadline = time.monotonic() + total
 
-    def work() -> None:
+    def test_addresses() -> None:
         while not stopped.is_set():
             with lock:
                 number = next(numbers, None)
@@ -141,12 +149,12 @@ def reach_all(addresses: Sequence[tuple[str, int]], *, seconds: float, total: fl
             limit_s = min(seconds, deadline - time.monotonic())
             if limit_s <= 0:
                 return
-            result = reach(host, port, limit_s)
-            if result.why != "timeout" or limit_s >= seconds * 0.9:  # a shortened attempt proves nothing
+            result = probe_server(host, port, limit_s)
+            if result.failure != "timeout" or limit_s >= seconds * 0.9:  # a shortened attempt proves nothing
                 results[number] = result
 
     threads = [
-        threading.Thread(target=work, name="reaching", daemon=True)
+        threading.Thread(target=test_addresses, name="reaching", daemon=True)
         for _ in range(min(MAX_CONNECTIONS, len(addresses)))
     ]
     for thread in threads:
@@ -155,6 +163,6 @@ def reach_all(addresses: Sequence[tuple[str, int]], *, seconds: float, total: fl
         thread.join(max(0.0, deadline + 0.2 - time.monotonic()))
     stopped.set()
     return [
-        outcome if outcome is not None else Reached(None, detail="there was no time to ask")
+        outcome if outcome is not None else ConnectionResult(None, detail="there was no time to ask")
         for outcome in results
     ]

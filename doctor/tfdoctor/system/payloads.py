@@ -21,7 +21,7 @@ QUIET_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 """Environment variables for every payload."""
 
 
-def quiet_variables(system: System) -> dict[str, str]:
+def get_quiet_variables(system: System) -> dict[str, str]:
     """Return variables that keep a Python from writing files and from importing modules of the working directory.
 
     Empty and relative entries of PYTHONPATH are removed, because they refer to the working directory or a
@@ -54,18 +54,18 @@ def run_payload(
     result = system.run(
         _make_command(python, name, args, flags),
         timeout=timeout,
-        env={**quiet_variables(system), **(env or {})},
+        env={**get_quiet_variables(system), **(env or {})},
         unset=unset,
         key=f"payload:{name}{f':{variant}' if variant else ''}",
     )
-    return parse_answer(result.stdout), result
+    return parse_payload_output(result.stdout), result
 
 
-class Lines:
+class PayloadDecoder:
     """A decoder of a payload's output. It calls `told` with each object as it arrives, and skips invalid lines."""
 
-    def __init__(self, told: Callable[[dict[str, Any]], None]) -> None:
-        self._on_object = told
+    def __init__(self, on_object: Callable[[dict[str, Any]], None]) -> None:
+        self._on_object = on_object
         self._incomplete_line = b""
 
     def __call__(self, data: bytes) -> None:
@@ -73,7 +73,7 @@ class Lines:
         *lines, incomplete = (self._incomplete_line + data).split(b"\n")
         self._incomplete_line = incomplete if len(incomplete) <= MAX_LINE_BYTES else b""
         for line in lines:
-            part = parse_answer(line.decode("utf-8", "replace"))
+            part = parse_payload_output(line.decode("utf-8", "replace"))
             if part:
                 self._on_object(part)
 
@@ -91,11 +91,11 @@ def follow_payload(
 ) -> CommandResult:
     """Run payload/<name>.py, and call `on_object` with the object of each line as it arrives."""
     command = _make_command(python, name, args, ())
-    variables = {**quiet_variables(system), **(env or {})}
-    return system.follow(command, Lines(on_object), timeout=timeout, env=variables, unset=unset)
+    variables = {**get_quiet_variables(system), **(env or {})}
+    return system.follow(command, PayloadDecoder(on_object), timeout=timeout, env=variables, unset=unset)
 
 
-def begin_payload(
+def start_payload(
     system: LiveSystem,
     python: str,
     name: str,
@@ -109,7 +109,7 @@ def begin_payload(
     system.begin(
         _make_command(python, name, args, flags),
         timeout=timeout,
-        env={**quiet_variables(system), **(env or {})},
+        env={**get_quiet_variables(system), **(env or {})},
     )
 
 
@@ -127,7 +127,7 @@ def list_payload_files(path: Path) -> list[Path]:
     return [path, *sorted(_FOLDER.glob(f"{path.stem}_*.py"))]
 
 
-def parse_answer(text: str) -> dict[str, Any]:
+def parse_payload_output(text: str) -> dict[str, Any]:
     """Return the merged JSON objects of the lines that start with the marker. Invalid lines are skipped."""
     merged: dict[str, Any] = {}
     for line in text.splitlines():

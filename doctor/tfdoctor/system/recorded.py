@@ -159,8 +159,8 @@ class RecordedSystem:
         Raise UsageError if it is not a recording.
         """
         files = archive.read(source) if isinstance(source, Path) else source
-        name = str(source / archive.HOST) if isinstance(source, Path) else archive.HOST
-        self._host = _parse_host_json(files[archive.HOST], name)
+        name = str(source / archive.HOST_FILE) if isinstance(source, Path) else archive.HOST_FILE
+        self._host = _parse_host_json(files[archive.HOST_FILE], name)
         self._stored = files
         self._contents = {
             f"/{name.removeprefix('root/')}": name for name in files if name.startswith("root/")

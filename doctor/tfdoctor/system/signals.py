@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Stoppable",
     "TerminationError",
-    "die",
-    "handle_ending_signals",
+    "end_with_signal",
+    "handle_termination_signals",
     "stop_on_signal",
     "use_default_signals",
 ]
@@ -51,7 +51,7 @@ _received: list[int] = []
 
 
 @contextlib.contextmanager
-def handle_ending_signals() -> Iterator[list[int]]:
+def handle_termination_signals() -> Iterator[list[int]]:
     """Handle termination signals while a command runs. Yield the list of the received signals."""
     _received.clear()
     report = sys.unraisablehook
@@ -141,7 +141,7 @@ def use_default_signals() -> Iterator[None]:
         yield
 
 
-def die(number: int) -> NoReturn:
+def end_with_signal(number: int) -> NoReturn:
     """End the process with a signal, so that its parent sees the signal. No core dump is written."""
     with contextlib.suppress(Exception):
         sys.stderr.flush()

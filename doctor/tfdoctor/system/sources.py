@@ -17,7 +17,14 @@ from tfdoctor.parse.edits import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["first_line", "list_capital_words", "load_source", "read_source", "real_path", "walk_files"]
+__all__ = [
+    "list_capital_words",
+    "load_source",
+    "read_first_line",
+    "read_source",
+    "resolve_path",
+    "walk_files",
+]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Largest size of a source file in bytes."""
@@ -49,7 +56,7 @@ def walk_files(
                 yield path
 
 
-def real_path(path: Path) -> Path:
+def resolve_path(path: Path) -> Path:
     """Return the absolute path without symbolic links.
 
     Unlike Path.resolve, this returns a link to itself unchanged instead of raising an exception.
@@ -57,7 +64,7 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def first_line(path: Path) -> str:
+def read_first_line(path: Path) -> str:
     """Return the first line of a regular file, at most 200 bytes; "" if it cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):

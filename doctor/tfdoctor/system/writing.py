@@ -23,9 +23,9 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["append_line", "check_file", "place_file", "scratch_folder", "write_atomically", "write_file"]
+__all__ = ["append_line", "check_file", "make_scratch_folder", "place_file", "write_atomically", "write_file"]
 
-SCRATCH = "tfdoctor-run-"
+SCRATCH_PREFIX = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
 """Seconds to wait for a program to open a pipe for reading."""
 
@@ -190,7 +190,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
             with contextlib.suppress(OSError):
                 shutil.copymode(target, temporary)
 
-    def place(temporary: Path) -> None:
+    def move_into_place(temporary: Path) -> None:
         if not force:
             with contextlib.suppress(OSError):  # some file systems have no hard links
                 # This raises FileExistsError if the file has appeared meanwhile. The check below reports it.
@@ -200,7 +200,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
                 raise FileExistsError(17, "File exists", str(target))
         temporary.replace(target)
 
-    write_atomically(target, make, place)
+    write_atomically(target, make, move_into_place)
 
 
 def append_line(target: Path, text: str) -> None:
@@ -218,7 +218,7 @@ def append_line(target: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
+def make_scratch_folder() -> Iterator[Path]:
     """Yield a temporary folder, and remove the folders of this user's earlier processes that were killed.
 
     A process locks its folder while it runs, so the folders of killed processes are not locked.
@@ -226,10 +226,10 @@ def scratch_folder() -> Iterator[Path]:
     try:
         import fcntl
     except ImportError:  # Windows
-        with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
+        with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX) as name:
             yield Path(name)
         return
-    for leftover in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+    for leftover in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*"):
         with contextlib.suppress(OSError):
             handle = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
@@ -238,7 +238,7 @@ def scratch_folder() -> Iterator[Path]:
                     shutil.rmtree(leftover, ignore_errors=True)
             finally:
                 os.close(handle)
-    with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX) as name:
         handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH)

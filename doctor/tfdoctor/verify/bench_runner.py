@@ -7,12 +7,12 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from tfdoctor.advice.pip import check_again
-from tfdoctor.advice.target import target_of
+from tfdoctor.advice.pip import format_check_command
+from tfdoctor.advice.target import build_target
 from tfdoctor.bench import Interconnect, Measured, Watched, parse_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
-from tfdoctor.examine.cards import find_tensorflow_names, read_cards, read_interconnects, read_peer_access
+from tfdoctor.examine.cards import find_tensorflow_names, read_gpus, read_interconnects, read_peer_access
 from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
@@ -62,7 +62,7 @@ class BenchRequest:
     xla: bool = False
 
     @property
-    def gpus(self) -> bool:
+    def uses_gpus(self) -> bool:
         """Whether GPUs are requested."""
         return not self.devices or any(name.startswith("GPU") for name in self.devices)
 
@@ -71,7 +71,7 @@ class BenchRequest:
         """The timeout and the changes of the environment for the TensorFlow process."""
         return {
             "timeout": self.seconds + SETUP_TIMEOUT_S,
-            "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
+            "env": {} if self.uses_gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
             # The payload reads messages about compilation from the log.
             "unset": ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL"),
         }
@@ -91,7 +91,7 @@ class BenchRequest:
             "sizes": list(self.sizes),
             "xla": self.xla,
         }
-        return json.dumps({"stages": ["bench"], "device": "GPU" if self.gpus else "CPU", "bench": bench})
+        return json.dumps({"stages": ["bench"], "device": "GPU" if self.uses_gpus else "CPU", "bench": bench})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,11 @@ class Timing:
 
     target: str
     measured: Measured
-    peaks: dict[str, dict[str, float]]
+    expected_speeds: dict[str, dict[str, float]]
     """Expected GFLOP/s by data type for each GPU, by the name of the GPU."""
-    software: bool = False
+    is_simulated: bool = False
     """Whether the GPUs are simulated by a software GPU or a stand-in driver."""
-    look: str = "tfdoctor check"
+    check_command: str = "tfdoctor check"
     """Command that finds out what is wrong with this TensorFlow."""
     interrupted: BaseException | None = None
     """The exception of the signal that ended the run early; None if there was none. Earlier results are kept."""
@@ -114,7 +114,7 @@ def bench_python(
     system: LiveSystem,
     compat: Compat,
     python: str | None,
-    wish: BenchRequest,
+    request: BenchRequest,
     *,
     on_line: OnLine,
 ) -> Timing:
@@ -129,13 +129,21 @@ def bench_python(
 
     def run(keep: OnLine) -> CommandResult:
         return follow_payload(
-            system, interpreter.executable, "stages", [wish.as_json()], keep, **wish.conditions
+            system, interpreter.executable, "stages", [request.as_json()], keep, **request.conditions
         )
 
-    check_command = check_again(target_of(facts, compat))
+    check_command = format_check_command(build_target(facts, compat))
     executable = interpreter.executable
     return run_bench(
-        system, compat, facts, wish, on_line, target=executable, run=run, watched=system, look=check_command
+        system,
+        compat,
+        facts,
+        request,
+        on_line,
+        target=executable,
+        run=run,
+        watched=system,
+        check_command=check_command,
     )
 
 
@@ -143,13 +151,13 @@ def run_bench(
     system: System,
     compat: Compat,
     facts: Facts,
-    wish: BenchRequest,
-    told: OnLine,
+    request: BenchRequest,
+    on_line: OnLine,
     *,
     target: str,
     run: Callable[[OnLine], CommandResult],
     watched: System | None,
-    look: str = "tfdoctor check",
+    check_command: str = "tfdoctor check",
 ) -> Timing:
     """Run the benchmark with `run`, and sample the GPUs of `watched` meanwhile.
 
@@ -164,14 +172,14 @@ def run_bench(
     def keep(part: dict[str, Any]) -> None:
         if len(parts) < MAX_KEPT_LINES:
             parts.append(part)
-        told(part)
+        on_line(part)
 
     sampler = _GpuSampler(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
     stopped = ""
     pairs: dict[tuple[str, str], str] = {}
     peers: dict[tuple[str, str], bool] = {}
-    if sampler is not None and watched is not None and wish.gpus and find_tensorflow_names(facts):
+    if sampler is not None and watched is not None and request.uses_gpus and find_tensorflow_names(facts):
         pairs, peers = read_interconnects(watched, facts), read_peer_access(watched, facts)
         sampler.start()
     try:
@@ -195,11 +203,11 @@ def run_bench(
             stopped=stopped,
             links=list_links(samples, pairs, peers, facts, compat.cards),
             interrupted=interrupted is not None,
-            asked=bool(wish.devices),
+            asked=bool(request.devices),
         ),
         peaks,
         is_simulated,
-        look,
+        check_command,
         interrupted,
     )
 
@@ -209,7 +217,7 @@ LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge"
 
 
 def list_links(
-    seen: Sequence[Watched],
+    samples: Sequence[Watched],
     pairs: Mapping[tuple[str, str], str],
     peers: Mapping[tuple[str, str], bool],
     facts: Facts,
@@ -225,7 +233,7 @@ def list_links(
         f"GPU:{first.ordinal}": first.compute_capability for first in (cuda.devices if cuda else ())
     }
     host_links = {}
-    for sample in seen:
+    for sample in samples:
         if sample.lanes and sample.generation:
             speed = cards.pcie_gbps(sample.generation, sample.lanes)
             description = f"PCI Express {sample.generation}.0 x{sample.lanes}"
@@ -272,7 +280,7 @@ class _GpuSampler(threading.Thread):
 
     def start(self) -> None:
         """Record the processes that already compute on the GPUs, then start to sample."""
-        for bus, gpu in read_cards(self._system).items():
+        for bus, gpu in read_gpus(self._system).items():
             computing = (p for p in gpu.processes if p.kind != "G")  # "G" is a graphics process
             self._earlier_processes[bus] = {
                 p.pid: clean_line(p.name or f"process {p.pid}") for p in computing
@@ -281,7 +289,7 @@ class _GpuSampler(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(WATCH_INTERVAL_S):
-            for bus, gpu in read_cards(self._system).items():
+            for bus, gpu in read_gpus(self._system).items():
                 if bus in self._devices:
                     self._samples[self._devices[bus]] = self._add_sample(bus, gpu)
 

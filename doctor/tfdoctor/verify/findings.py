@@ -23,14 +23,14 @@ __all__ = [
     "report_failed",
     "report_gpu_count",
     "report_killed",
-    "report_late",
+    "report_timeout",
 ]
 
 TIMEOUT_FACTOR = 4
 """Factor by which the suggested time limit exceeds the previous one."""
 
 
-def report_late(run: VerificationRun, stage: str, detail: str) -> Finding:
+def report_timeout(run: VerificationRun, stage: str, detail: str) -> Finding:
     """Return the finding for a stage that did not end within its time limit."""
     seconds = run.wish.limits.get_limit(stage)
     longer_command = f"{run.build_command()} --timeout {max(seconds * TIMEOUT_FACTOR, 60):.0f}"
@@ -73,7 +73,7 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
     )
 
 
-def report_killed(run: VerificationRun, *, sure: bool) -> Finding:
+def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
     `sure` says whether the engine reported that reason. Otherwise it is assumed, as the most common reason for
@@ -82,7 +82,7 @@ def report_killed(run: VerificationRun, *, sure: bool) -> Finding:
     limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
     if run.wish.memory:
         title = f"The container reached its limit of memory{limit} and was killed"
-        if not sure:
+        if not is_reported:
             title = f"It was killed (SIGKILL): usually the container's limit of memory{limit} was reached"
         remedy = Remedy("Give it more, or no limit.", (run.build_command(memory=False),))
         explanation = "The kernel ended a process of the container: it had reached its memory limit."
@@ -93,27 +93,27 @@ def report_killed(run: VerificationRun, *, sure: bool) -> Finding:
     return make_finding(Cause.OOM, title, explanation, (remedy,))
 
 
-def report_gpu_count(run: VerificationRun, visible: int, given: int | None) -> Finding:
+def report_gpu_count(run: VerificationRun, visible: int, driver_count: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
     `visible` is the number that TensorFlow lists. `given` is the number that the driver shows; None if it is unknown.
     """
     expected = run.expected or 0
     is_fewer = visible < expected
-    if given is None:
+    if driver_count is None:
         explanation = ""
-    elif given == visible:
-        explanation = f"The driver shows {given} there, and TensorFlow lists all of them."
+    elif driver_count == visible:
+        explanation = f"The driver shows {driver_count} there, and TensorFlow lists all of them."
     else:
-        explanation = f"The driver shows {given} there, and TensorFlow lists {visible}."
+        explanation = f"The driver shows {driver_count} there, and TensorFlow lists {visible}."
     remedies = [
         Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible}",))
     ]
-    if is_fewer and given == visible and run.image is not None and run.wish.gpus not in (None, "all"):
+    if is_fewer and driver_count == visible and run.image is not None and run.wish.gpus not in (None, "all"):
         remedies.insert(
             0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --gpus all",))
         )
-    elif is_fewer and given == visible:
+    elif is_fewer and driver_count == visible:
         remedies.insert(0, Remedy("See which cards the driver of this machine shows.", ("nvidia-smi -L",)))
     return make_finding(
         Cause.INCONCLUSIVE,
@@ -125,8 +125,8 @@ def report_gpu_count(run: VerificationRun, visible: int, given: int | None) -> F
 
 def report_ended_early(run: VerificationRun, error: ContainerEndedError) -> Finding:
     """Return the finding for a container that ended before any stage ran."""
-    if error.oom:
-        return report_killed(run, sure=True)
+    if error.is_out_of_memory:
+        return report_killed(run, is_reported=True)
     base = run.image.name if run.image is not None else "IMAGE"
     new = choose_image_name(base)
     verify = f"tfdoctor verify {new}"
@@ -137,7 +137,7 @@ def report_ended_early(run: VerificationRun, error: ContainerEndedError) -> Find
             (f"tfdoctor build --base {quote(base)} --tag {new}", verify),
         ),
     )
-    if error.no_python:
+    if error.has_no_python:
         explanation = "TensorFlow is a Python package: without Python nothing can be examined."
         return make_finding(Cause.PYTHON_UNUSABLE, "There is no Python in this image", explanation, remedies)
     return make_finding(

@@ -58,7 +58,7 @@ def verify_image(
     engine: ContainerEngine,
     compat: Compat,
     image: str,
-    wish: VerifyRequest,
+    verify_request: VerifyRequest,
     *,
     host: Facts | None = None,
     on_stage: Callable[[Stage], None] = ignore_stage,
@@ -73,19 +73,21 @@ def verify_image(
 
     Raise EngineError if the image or the engine is not found.
     """
-    image_info = engine.image(image)
+    image_info = engine.find_image(image)
     if image_info is None:
         msg = f"the image {image} is not here."
         raise EngineError(msg, hint=f"{engine.name} pull {image}")
-    wish = complete_request(wish)
-    run = VerificationRun(image, wish, on_stage, image=TargetImage(image, engine.name, "", image_info.user))
+    verify_request = complete_request(verify_request)
+    run = VerificationRun(
+        image, verify_request, on_stage, image=TargetImage(image, engine.name, "", image_info.user)
+    )
     if run.expected is None and host is not None:
-        run.expected = count_expected_gpus(host, wish.gpus)
+        run.expected = count_expected_gpus(host, verify_request.gpus)
     started = time.monotonic()
-    request = RunRequest(image=image, command=(), memory=wish.memory, shm_size=1 << 30)
-    if wish.simulated is not None and stand_in is not None:
-        request = _add_stand_in(request, wish.simulated, image_info.environment, stand_in)
-    system, access = _start_container(engine, compat, request, wish, host, run)
+    request = RunRequest(image=image, command=(), memory=verify_request.memory, shm_size=1 << 30)
+    if verify_request.simulated is not None and stand_in is not None:
+        request = _add_stand_in(request, verify_request.simulated, image_info.environment, stand_in)
+    system, access = _start_container(engine, compat, request, verify_request, host, run)
     if system is None:
         return run.result()
     run.access = access.option
@@ -95,23 +97,23 @@ def verify_image(
     try:
         with system:
             startup_seconds = time.monotonic() - started
-            python = wish.python or find_python(system)
-            simulation = SimulatedFacts() if wish.simulated is not None else None
+            python = verify_request.python or find_python(system)
+            simulation = SimulatedFacts() if verify_request.simulated is not None else None
             report = examine(
                 system, compat, python=python, timeout=PROBE_TIMEOUT_S, image=in_image, as_if=simulation
             )
-            run.other_libcuda = simulation.other if simulation is not None else None
+            run.other_libcuda = simulation.other_libcuda if simulation is not None else None
             if simulation is not None and stand_in is not None:
-                run.software = lambda libraries, glibc: system.put(
+                run.software = lambda libraries, glibc: system.copy_files(
                     _load_files(build_software_gpu(libraries, glibc=glibc, progress=progress))
                 )
-            if "runtime" in wish.stages:
+            if "runtime" in verify_request.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
             run_stages(run, system, compat, report)
             if run.stopped and system.state().get("OOMKilled"):
                 run.cause = Cause.OOM
                 run.findings = [
-                    report_killed(run, sure=True),
+                    report_killed(run, is_reported=True),
                     *(finding for finding in run.findings if finding.cause is not Cause.OOM),
                 ]
     except ContainerEndedError as error:
@@ -141,7 +143,7 @@ def _add_stand_in(
     return dataclasses.replace(
         request,
         environment=add_stand_in(environment, simulated, SIMULATION_FOLDER),
-        folder={name: (stand_in / name).read_bytes() for name in LIBRARIES},
+        simulation_files={name: (stand_in / name).read_bytes() for name in LIBRARIES},
     )
 
 
@@ -168,7 +170,7 @@ def _start_container(
         try:
             return ContainerSystem(engine, dataclasses.replace(request, gpus=access)), access
         except StartError as error:
-            refusals.append((access, error.said))
+            refusals.append((access, error.message))
         except ContainerEndedError as error:
             run.access = access.option
             _record_early_end(run, error, time.monotonic() - started)
@@ -193,7 +195,7 @@ def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess
     accesses.append(GpuAccess("gpus", devices))
     if "nvidia" in engine.runtimes:
         accesses.append(GpuAccess("runtime", devices))
-    if engine.cdi:
+    if engine.supports_cdi:
         accesses.append(GpuAccess("cdi", devices))
     return accesses
 
@@ -258,7 +260,7 @@ _UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable
 def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
     """Return whether the engine has GPUs, but not the requested one. `text` are its error messages."""
     if "unresolvable CDI" in text:
-        return containers is not None and bool(engine_advice.gpu_specs(containers))
+        return containers is not None and bool(engine_advice.list_gpu_specs(containers))
     return _UNKNOWN_DEVICE.search(text) is not None
 
 

@@ -10,7 +10,7 @@ from tfdoctor.engine.system import ContainerSystem, StartError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.facts import value_of
-from tfdoctor.system.payloads import Lines, run_payload
+from tfdoctor.system.payloads import PayloadDecoder, run_payload
 from tfdoctor.verify.bench_runner import PROBE_TIMEOUT_S, run_bench
 from tfdoctor.verify.image import find_python, list_gpu_access
 
@@ -31,9 +31,9 @@ def bench_image(
     compat: Compat,
     image: str,
     python: str | None,
-    wish: BenchRequest,
+    request: BenchRequest,
     *,
-    told: Callable[[dict[str, Any]], None],
+    on_line: Callable[[dict[str, Any]], None],
     machine: System | None,
 ) -> Timing:
     """Run the benchmark in a container with the GPUs, and remove the container.
@@ -44,10 +44,10 @@ def bench_image(
     Raise EngineError if the image or the engine is not found or no container starts, or UsageError if no Python runs
     in the image.
     """
-    if engine.image(image) is None:
+    if engine.find_image(image) is None:
         message = f"the image {image} is not here."
         raise EngineError(message, hint=f"{engine.name} pull {image}")
-    with _start_container(engine, image, wish) as system:
+    with _start_container(engine, image, request) as system:
         executable = python or find_python(system)
         facts = collect_facts(system, compat, python=executable, timeout=PROBE_TIMEOUT_S)
         interpreter = value_of(facts.python)
@@ -56,14 +56,22 @@ def bench_image(
             raise UsageError(message, hint=f"tfdoctor verify {image}")
 
         def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
-            arguments = [wish.as_json(shortly=True)]
-            _, result = run_payload(system, interpreter.executable, "stages", arguments, **wish.conditions)
-            Lines(keep)(f"{result.stdout}\n".encode())
+            arguments = [request.as_json(shortly=True)]
+            _, result = run_payload(system, interpreter.executable, "stages", arguments, **request.conditions)
+            PayloadDecoder(keep)(f"{result.stdout}\n".encode())
             return result
 
         check_command = f"tfdoctor verify {quote(image)}"
         return run_bench(
-            system, compat, facts, wish, told, target=image, run=run, watched=machine, look=check_command
+            system,
+            compat,
+            facts,
+            request,
+            on_line,
+            target=image,
+            run=run,
+            watched=machine,
+            check_command=check_command,
         )
 
 
@@ -73,12 +81,12 @@ def _start_container(engine: ContainerEngine, image: str, wish: BenchRequest) ->
     Raise EngineError with the engine's first error message if it accepts none.
     """
     first_error = None
-    for access in list_gpu_access(engine, None if wish.gpus else "none"):
+    for access in list_gpu_access(engine, None if wish.uses_gpus else "none"):
         try:
             return ContainerSystem(engine, RunRequest(image=image, command=(), shm_size=1 << 30, gpus=access))
         except StartError as error:
             first_error = first_error or error
-    reason = first_error.said if first_error is not None else "it knows no way to GPUs"
+    reason = first_error.message if first_error is not None else "it knows no way to GPUs"
     message = f"the engine starts no container with GPUs: {reason[:400]}"
     raise EngineError(
         message, hint=f"tfdoctor verify {image} says why; with --devices CPU:0 no GPU is asked for."

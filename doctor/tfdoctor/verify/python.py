@@ -28,7 +28,7 @@ def verify_python(
     system: System,
     compat: Compat,
     python: str | None,
-    wish: VerifyRequest,
+    request: VerifyRequest,
     *,
     on_stage: Callable[[Stage], None] = ignore_stage,
     progress: Progress | None = None,
@@ -38,17 +38,21 @@ def verify_python(
     If `wish.simulated` is set, `system` must have the variables that `add_stand_in` returns. `progress` shows long
     operations outside the stages. Raise UsageError if the Python is not found.
     """
-    wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
-    simulation = SimulatedFacts() if wish.simulated is not None else None
+    request = complete_request(
+        replace(request, stages=tuple(name for name in request.stages if name != "runtime"))
+    )
+    simulation = SimulatedFacts() if request.simulated is not None else None
     report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, as_if=simulation)
     interpreter = value_of(report.facts.python)
-    run = VerificationRun(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
-    run.other_libcuda = simulation.other if simulation is not None else None
-    if wish.simulated is not None:
+    run = VerificationRun(
+        interpreter.executable if interpreter is not None else str(python), request, on_stage
+    )
+    run.other_libcuda = simulation.other_libcuda if simulation is not None else None
+    if request.simulated is not None:
         run.software = lambda libraries, glibc: str(
             build_software_gpu(libraries, system.env, glibc=glibc, progress=progress)
         )
     if run.expected is None:
-        run.expected = count_expected_gpus(report.facts, wish.gpus)
+        run.expected = count_expected_gpus(report.facts, request.gpus)
     run_stages(run, system, compat, report)
     return run.result()

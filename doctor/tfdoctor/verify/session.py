@@ -9,7 +9,7 @@ from tfdoctor.advice.pip import quote
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Stage, Verification
 from tfdoctor.text import clean_line, join_words
-from tfdoctor.verify.stages import PAYLOAD, STAGES, Limits
+from tfdoctor.verify.stages import PAYLOAD_STAGES, STAGES, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,21 +60,21 @@ class VerifyRequest:
     """GPUs and driver to simulate; None to use the real ones."""
 
 
-def complete_request(wish: VerifyRequest) -> VerifyRequest:
+def complete_request(request: VerifyRequest) -> VerifyRequest:
     """Return the request with the stages that others depend on.
 
     For the CPU, the stages that need a GPU are removed.
     """
-    stages = wish.stages
-    last_index = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
-    dependencies = PAYLOAD[: min(last_index, 1) + 1]
+    stages = request.stages
+    last_index = max((PAYLOAD_STAGES.index(name) for name in stages if name in PAYLOAD_STAGES), default=-1)
+    dependencies = PAYLOAD_STAGES[: min(last_index, 1) + 1]
     stages = tuple(name for name in STAGES if name in stages or name in dependencies)
-    if wish.simulated is not None:
-        return replace(wish, stages=stages, gpus="none")
-    if wish.device == "GPU":
-        return replace(wish, stages=stages)
+    if request.simulated is not None:
+        return replace(request, stages=stages, gpus="none")
+    if request.device == "GPU":
+        return replace(request, stages=stages)
     stages = tuple(name for name in stages if name not in ("driver", "nccl"))
-    return replace(wish, stages=stages, gpus="none", expected=None)
+    return replace(request, stages=stages, gpus="none", expected=None)
 
 
 def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
@@ -112,17 +112,17 @@ class VerificationRun:
     def __init__(
         self,
         target: str,
-        wish: VerifyRequest,
+        request: VerifyRequest,
         on_stage: Callable[[Stage], None],
         image: TargetImage | None = None,
     ) -> None:
-        self.target, self.wish, self._on_stage, self.image = target, wish, on_stage, image
+        self.target, self.wish, self._on_stage, self.image = target, request, on_stage, image
         self.stages: list[Stage] = []
         self.findings: list[Finding] = []
         self.cause: Cause | None = None
         self.visible: int | None = None
         self.computed: int | None = None
-        self.expected = wish.expected
+        self.expected = request.expected
         self.report: Report | None = None
         self.access = ""
         self.other_libcuda: str | None = None
@@ -133,10 +133,10 @@ class VerificationRun:
         Its second argument is the newest glibc that the libraries may need; None means any glibc. The attribute is
         None if no software GPU is available.
         """
-        self.shown_by_simulation: tuple[str, ...] = ()
+        self.simulation_results: tuple[str, ...] = ()
         """Phrases for what a simulation has shown in addition to its stages."""
-        if wish.simulated is not None:
-            self.expected = wish.expected if wish.expected is not None else len(wish.simulated.cards)
+        if request.simulated is not None:
+            self.expected = request.expected if request.expected is not None else len(request.simulated.cards)
 
     def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
         """Record a finished stage, and pass it to the callback. A stage that was not requested is ignored."""
@@ -190,8 +190,8 @@ class VerificationRun:
         if simulated is None:
             return None
         passed = [stage.name for stage in self.stages if stage.status == "passed"]
-        return simulated.simulation(
-            [*(STAGE_MEANINGS[name] for name in passed if name in STAGE_MEANINGS), *self.shown_by_simulation],
+        return simulated.describe(
+            [*(STAGE_MEANINGS[name] for name in passed if name in STAGE_MEANINGS), *self.simulation_results],
             computed=self.computed is not None,
         )
 
@@ -214,7 +214,9 @@ class VerificationRun:
             arguments += ["--python", quote(wish.python)] if wish.python else []
         arguments += ["--device", wish.device] if wish.device != "GPU" else []
         arguments += (
-            [quote(argument) for argument in wish.simulated.typed] if wish.simulated is not None else []
+            [quote(argument) for argument in wish.simulated.typed_options]
+            if wish.simulated is not None
+            else []
         )
         return " ".join(["tfdoctor verify", *arguments])
 

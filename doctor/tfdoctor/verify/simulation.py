@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
     from tfdoctor.verify.session import VerificationRun
 
-__all__ = ["COMPUTING_STAGES", "can_list_gpus", "check_kernels", "has_driver_refused"]
+__all__ = ["COMPUTING_STAGES", "can_list_gpus", "check_kernels", "check_simulated_driver"]
 
 CODE_CAUSES = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
 """Causes that depend only on the code of the release, the GPU and the driver. They are valid for simulations, too."""
 
 
-def has_driver_refused(run: VerificationRun, facts: Facts) -> bool:
+def check_simulated_driver(run: VerificationRun, facts: Facts) -> bool:
     """Record a failure of the stage `driver` that only simulations have, and return whether there is one.
 
     Either such a driver does not show such a GPU, or the loader finds another libcuda before the stand-in.
     """
     simulated, cuda = run.wish.simulated, value_of(facts.driver.cuda)
-    if simulated is not None and not simulated.shown and cuda is not None and not cuda.count:
+    if simulated is not None and not simulated.visible_cards and cuda is not None and not cuda.count:
         run.fail("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
         run.findings.append(_report_unsupported_gpu(simulated))
         return True
@@ -95,11 +95,11 @@ def check_kernels(
         if binaries.counts:
             coverages = [
                 compute_coverage(binaries.counts, card)
-                for card in dict.fromkeys(c.capability for c in simulated.shown)
+                for card in dict.fromkeys(c.capability for c in simulated.visible_cards)
             ]
             description = _check_binaries(run, simulated, build, report, coverages, compat)
             if description is not None:
-                run.shown_by_simulation = (f"there is {description}",)
+                run.simulation_results = (f"there is {description}",)
                 software.run_computing(run, system, python, build, binaries, description)
             return
         _check_by_rules(run, report, binaries.why)

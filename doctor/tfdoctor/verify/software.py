@@ -21,7 +21,7 @@ from tfdoctor.verify.stages import Limits, read_answer
 if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts
     from tfdoctor.predict import Build
-    from tfdoctor.simulate.kernels import Binaries
+    from tfdoctor.simulate.kernels import FatBinaries
     from tfdoctor.system import System
     from tfdoctor.verify.session import VerificationRun
     from tfdoctor.verify.stages import PayloadAnswer
@@ -41,16 +41,21 @@ SOFTWARE_LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=12
 
 
 def run_computing(
-    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: Binaries, said: str
+    run: VerificationRun,
+    system: System,
+    python: PythonFacts,
+    build: Build,
+    binaries: FatBinaries,
+    kernel_description: str,
 ) -> None:
     """Run the requested computing stages, and record their results. `said` describes the kernels in the binaries."""
     answer, reason = _run_payload(run, system, python, build, binaries)
     for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.wish.stages):
-        kernel_note = f". There is {said}" if name == "compute" else ""
+        kernel_note = f". There is {kernel_description}" if name == "compute" else ""
         stage = answer.stage(name) if answer is not None else None
         if stage is not None and stage.status == "passed":
             run.add(name, "passed", f"in software: {stage.detail}{kernel_note}", stage.seconds)
-            run.shown_by_simulation += (COMPUTED_MEANINGS[name],)
+            run.simulation_results += (COMPUTED_MEANINGS[name],)
             if name == "compute" and answer is not None:
                 run.computed = answer.count_computed()
                 run.visible = len(answer.devices) if run.visible is None else run.visible
@@ -64,7 +69,7 @@ def run_computing(
 
 
 def _run_payload(
-    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: Binaries
+    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: FatBinaries
 ) -> tuple[PayloadAnswer | None, str]:
     """Return the payload's results and "", or (None, reason) if the computation was not tried."""
     ptx = find_newest_ptx(binaries.counts)
@@ -75,7 +80,9 @@ def _run_payload(
     libraries = _list_libraries(build)
     if libraries is None:
         return None, "not computed in software: which CUDA libraries this TensorFlow opens is not known"
-    glibc = versions.numbers(python.glibc) if python.glibc and versions.is_version(python.glibc) else None
+    glibc = (
+        versions.parse_numbers(python.glibc) if python.glibc and versions.is_version(python.glibc) else None
+    )
     try:
         folder = run.software(libraries, glibc)
     except (Error, OSError) as error:
@@ -113,7 +120,7 @@ def _list_libraries(build: Build) -> LibrarySet | None:
     """
     release, cudnn = build.release, build.cudnn
     if release is not None and release.cudnn is not None and cudnn is not None:
-        is_same_major = versions.numbers(cudnn)[:1] == versions.numbers(release.cudnn)[:1]
+        is_same_major = versions.parse_numbers(cudnn)[:1] == versions.parse_numbers(release.cudnn)[:1]
         cudnn = release.cudnn if is_same_major else cudnn
     if build.cuda is None or cudnn is None or not build.required:
         return None

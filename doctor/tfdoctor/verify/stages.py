@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["STAGES", "Limits", "PayloadAnswer", "read_answer"]
 
 STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
-PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
+PAYLOAD_STAGES = ("import", "visible", "compute", "cudnn", "nccl")
 """Stages that payload/stages.py runs, in this order."""
 ALARM = 14
 """SIGALRM, which ends the payload at the time limit of a stage."""
@@ -159,11 +159,11 @@ class _PayloadState:
     """The state of the payload according to its lines so far."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
-    begun: str | None = None
+    unfinished_stage: str | None = None
     """The unfinished stage; None if there is none."""
     computing: tuple[int, str] | None = None
     """The number of the GPU and the dtype of the unfinished computation; None if there is none."""
-    busy: list[float] = field(default_factory=list)
+    busy_processors: list[float] = field(default_factory=list)
     """Number of processors that the unfinished stage kept busy, in each "running" line."""
     devices: tuple[str, ...] = ()
     computed: dict[int, str] = field(default_factory=dict)
@@ -176,20 +176,20 @@ class _PayloadState:
         """Update the state with one line of the payload."""
         self.ended = self.ended or line.get("end") is True
         name = line.get("stage")
-        if not isinstance(name, str) or name not in PAYLOAD:
+        if not isinstance(name, str) or name not in PAYLOAD_STAGES:
             return
         status = line.get("status")
         if status == "begin":
-            self.begun, self.computing, self.busy = name, None, []
+            self.unfinished_stage, self.computing, self.busy_processors = name, None, []
         elif status == "running":
-            self.busy.append(_as_number(line.get("busy")))
+            self.busy_processors.append(_as_number(line.get("busy")))
         elif status in ("passed", "failed", "skipped"):
             detail = _as_text(line.get("detail"))
             if status == "failed":
                 self.error = self.error or _as_text(line.get("error")) or detail
                 detail = add_explanation(detail)
             self.stages[name] = Stage(name, status, detail, _as_number(line.get("seconds")))
-            self.begun = self.computing = None
+            self.unfinished_stage = self.computing = None
         if isinstance(line.get("devices"), list):
             self.devices = tuple(str(device) for device in line["devices"][:256])
         self.topology = self.topology or _as_text(line.get("topology"))
@@ -216,12 +216,12 @@ def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
         state.take(line)
     timed_out = False
     failed = any(stage.status == "failed" for stage in state.stages.values())
-    if not state.stages and state.begun is None:
+    if not state.stages and state.unfinished_stage is None:
         reason = f"Python {result.describe_end()}. {_find_last_error(result.stderr)}".strip()
         state.stages["import"] = Stage("import", "failed", reason, round(result.seconds, 2))
         state.error = reason
-    elif state.begun is not None or not (state.ended or failed):
-        stage = state.begun or _find_next_stage(state.stages)
+    elif state.unfinished_stage is not None or not (state.ended or failed):
+        stage = state.unfinished_stage or _find_next_stage(state.stages)
         if stage is not None:
             detail, timed_out = _describe_end(stage, result, limits, state)
             if state.computing is not None and stage == "compute":
@@ -277,8 +277,8 @@ def _find_next_stage(done: Iterable[str]) -> str | None:
 
     A process that ended between two stages counts as ended in the later one.
     """
-    last_index = max(PAYLOAD.index(name) for name in done)
-    return PAYLOAD[last_index + 1] if last_index + 1 < len(PAYLOAD) else None
+    last_index = max(PAYLOAD_STAGES.index(name) for name in done)
+    return PAYLOAD_STAGES[last_index + 1] if last_index + 1 < len(PAYLOAD_STAGES) else None
 
 
 def _describe_end(
@@ -312,7 +312,7 @@ def _describe_end(
 
 def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) -> str:
     """Describe what the process was doing at its time limit. Compiling PTX keeps it busy, but most hangs do not."""
-    last_values = state.busy[-MAX_ACTIVITY_LINES:]
+    last_values = state.busy_processors[-MAX_ACTIVITY_LINES:]
     mean_busy = sum(last_values) / len(last_values) if last_values else None
     if stage == "nccl":  # it waits for the other GPUs, idle or not
         return (

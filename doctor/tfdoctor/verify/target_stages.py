@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.examine import evaluate_facts
 from tfdoctor.examine.tensorflow_run import (
-    KILLED,
+    KILLED_STATUSES,
     LOADER_LOG_VARIABLES,
     DeepAnswer,
     find_failure_cause,
@@ -23,8 +23,8 @@ from tfdoctor.system import Failure
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.verify import simulation
-from tfdoctor.verify.findings import report_failed, report_gpu_count, report_killed, report_late
-from tfdoctor.verify.stages import PAYLOAD, read_answer
+from tfdoctor.verify.findings import report_failed, report_gpu_count, report_killed, report_timeout
+from tfdoctor.verify.stages import PAYLOAD_STAGES, read_answer
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -57,21 +57,21 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
     if run.stopped and run.wish.device == "GPU":
         run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
         return
-    tensorflow_stages = [name for name in ("libraries", *PAYLOAD) if name in requested]
+    tensorflow_stages = [name for name in ("libraries", *PAYLOAD_STAGES) if name in requested]
     if tensorflow_stages and (interpreter is None or tensorflow is None):
-        root = report.root
+        root = report.root_finding
         detail = "there is no TensorFlow in it" if interpreter is not None else "no Python answers in it"
         run.fail(tensorflow_stages[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE)
         run.findings += list(report.findings)
         return
-    if interpreter is None or tensorflow is None or not any(name in requested for name in PAYLOAD):
+    if interpreter is None or tensorflow is None or not any(name in requested for name in PAYLOAD_STAGES):
         return
     if run.wish.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
     results, result = _run_payload(
-        run, system, interpreter.executable, find_expected_speed(facts, compat.cards)
+        run, system, interpreter.executable, find_float32_speeds(facts, compat.cards)
     )
     observation = make_observation(
         _build_run_output(results, result), result, list_relevant_libraries(tensorflow, compat), compat
@@ -82,7 +82,7 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
     if run.wish.simulated is not None:
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((s for s in run.stages if s.status == "failed"), None)
-    if stage is not None and stage.name in PAYLOAD:
+    if stage is not None and stage.name in PAYLOAD_STAGES:
         run.findings += _list_stage_findings(run, stage, results, result, report)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
 
@@ -95,10 +95,10 @@ def _list_stage_findings(
     Otherwise an unrelated finding would seem to be the reason of the failure.
     """
     if answer.timed_out:
-        return [report_late(run, stage.name, stage.detail)]
-    if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
+        return [report_timeout(run, stage.name, stage.detail)]
+    if result.returncode in KILLED_STATUSES and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
-        return [report_killed(run, sure=False)]
+        return [report_killed(run, is_reported=False)]
     if stage.name == "visible" and answer.devices and len(answer.devices) != run.expected:
         cuda = value_of(report.facts.driver.cuda)
         return [report_gpu_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
@@ -113,7 +113,7 @@ def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
     cuda = value_of(facts.driver.cuda)
     missing = [name for name in report.prediction.missing_libraries if name in DRIVER_LIBRARIES]
     simulated_note = " (simulated)" if run.wish.simulated is not None else ""
-    if run.wish.simulated is not None and simulation.has_driver_refused(run, facts):
+    if run.wish.simulated is not None and simulation.check_simulated_driver(run, facts):
         return
     if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not missing:
         run.add(
@@ -122,7 +122,7 @@ def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
             f"libcuda answers{simulated_note}: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
         )
         return
-    root = report.root
+    root = report.root_finding
     if cuda is None:
         run.add("driver", "skipped", "the driver could not be asked")
         return
@@ -137,7 +137,7 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
         return
     missing = [name for name in report.prediction.missing_libraries if name not in DRIVER_LIBRARIES]
     if missing:
-        cause = report.root.cause if report.root is not None else report.prediction.cause
+        cause = report.root_finding.cause if report.root_finding is not None else report.prediction.cause
         run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
         return
     loader = value_of(facts.loader)
@@ -151,7 +151,7 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
     run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
 
 
-def find_expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
+def find_float32_speeds(facts: Facts, cards: Cards) -> dict[str, float]:
     """Return the expected float32 speed of each GPU in GFLOP/s, by its number. GPUs with an unknown speed are omitted."""
     gpu_speeds = find_expected_speeds(facts, cards)
     return {gpu: speeds["float32"] for gpu, speeds in gpu_speeds.items() if "float32" in speeds}
@@ -181,7 +181,7 @@ def _run_payload(
 ) -> tuple[PayloadAnswer, CommandResult]:
     """Run the payload, and return its results. It ends itself at the time limit of a stage, or else is killed."""
     wish = run.wish
-    names = [name for name in wish.stages if name in PAYLOAD]
+    names = [name for name in wish.stages if name in PAYLOAD_STAGES]
     if wish.simulated is not None:
         names = [name for name in names if name not in simulation.COMPUTING_STAGES]
     request: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
@@ -219,7 +219,7 @@ def _record_stages(
     run: VerificationRun, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> None:
     """Record the payload's stages, with the root cause of the first failure."""
-    for name in PAYLOAD:
+    for name in PAYLOAD_STAGES:
         if name not in run.wish.stages:
             continue
         stage = answer.stage(name)
@@ -258,7 +258,7 @@ def _find_cause(
     name: str, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
     """Return the cause of a failed stage according to the rules, or else to the log; None if it is unknown."""
-    root = report.root
+    root = report.root_finding
     if name in ("import", "visible") and root is not None:
         return root.cause
     for finding in report.findings:

@@ -6,7 +6,7 @@ import pytest
 
 from rules.hiding_facts import HIDE
 from tfdoctor.facts import MODULE_PATH, Origin
-from tfdoctor.rules.shared.variable_origins import _adds_alone, _sets_alone
+from tfdoctor.rules.shared.variable_origins import _only_adds_folder, _only_sets_variable
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from tfdoctor.rules.shared.variable_origins import _adds_alone, _sets_alone
     ],
 )
 def test_line_that_only_sets_the_variable(line: str, *, alone: bool) -> None:
-    assert _sets_alone(Origin(HIDE, "start", text=line)) is alone
+    assert _only_sets_variable(Origin(HIDE, "start", text=line)) is alone
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_line_that_only_sets_the_variable(line: str, *, alone: bool) -> None:
     ],
 )
 def test_line_that_only_adds_one_folder_to_the_path(path: str, line: str, *, alone: bool) -> None:
-    assert _adds_alone(Origin(MODULE_PATH, "start", "/team/libs", path, 1, line)) is alone
+    assert _only_adds_folder(Origin(MODULE_PATH, "start", "/team/libs", path, 1, line)) is alone

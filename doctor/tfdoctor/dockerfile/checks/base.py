@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.advice.image import make_build_remedy
 from tfdoctor.dockerfile.read.libraries import Library, list_libraries
-from tfdoctor.dockerfile.read.tensorflow import TensorFlow, tensorflow_of
+from tfdoctor.dockerfile.read.tensorflow import TensorFlow, find_tensorflow
 from tfdoctor.findings import Check, Evidence
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.models import SourceLine
     from tfdoctor.findings import Cause, Finding, Remedy
 
-__all__ = ["CheckContext", "DockerfileRule", "Foresee", "IndexAnswer"]
+__all__ = ["CheckContext", "DockerfileRule", "IndexQuery", "IndexReply"]
 
 
-class IndexAnswer(Protocol):
+class IndexReply(Protocol):
     """The reply of the package index about requirements. Both texts are empty if they can be installed together."""
 
     @property
@@ -31,19 +31,21 @@ class IndexAnswer(Protocol):
         """The reason why the requirements cannot be installed together, or an empty string."""
 
     @property
-    def unknown(self) -> str:
+    def unknown_reason(self) -> str:
         """The reason why the index could not be queried, or an empty string."""
 
 
-class Foresee(Protocol):
+class IndexQuery(Protocol):
     """A function that queries the index whether requirements, constraints and a Python (`3.11`) are compatible."""
 
-    def __call__(self, wanted: Sequence[str], limits: Sequence[str], python: str) -> IndexAnswer: ...
+    def __call__(
+        self, requirements: Sequence[str], constraints: Sequence[str], python: str
+    ) -> IndexReply: ...
 
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The input of a check. Only `foresee` uses files or the network."""
+    """The input of a check. Only `query_index` uses files or the network."""
 
     subject: ImageModel
     """The model of the image that is checked."""
@@ -52,12 +54,12 @@ class CheckContext:
     """The name of the Dockerfile, for evidence."""
     start: ContainerStart | None = None
     """The way the container is started. None unless a compose file or a dev container says so."""
-    foresee: Foresee | None = None
+    query_index: IndexQuery | None = None
     """Queries the package index. None if it must not be used."""
 
     @cached_property
     def tensorflow(self) -> TensorFlow:
-        return tensorflow_of(self.subject, self.compat)
+        return find_tensorflow(self.subject, self.compat)
 
     @cached_property
     def libraries(self) -> tuple[Library, ...]:
@@ -67,9 +69,9 @@ class CheckContext:
         """Return a line of the Dockerfile, or of the file `source` that it copies, as evidence."""
         return Evidence(source or self.file, text, line)
 
-    def cite(self, seen: SourceLine) -> Evidence:
+    def cite(self, source_line: SourceLine) -> Evidence:
         """Return a source line as evidence."""
-        return self.make_evidence(seen.line, seen.text, seen.source)
+        return self.make_evidence(source_line.line, source_line.text, source_line.source)
 
     @cached_property
     def base_evidence(self) -> Evidence:
@@ -86,7 +88,7 @@ class CheckContext:
             else self.base_evidence
         )
 
-    def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
+    def make_build_remedy(self, text: str = "Build an image whose parts fit together.") -> Remedy:
         """Return the remedy to run `tfdoctor build` for the release in the Dockerfile."""
         return make_build_remedy(self.tensorflow.release, text)
 
@@ -100,5 +102,5 @@ class DockerfileRule(Check):
     title: str
     causes: tuple[Cause, ...]
     check: Callable[[CheckContext], Sequence[Finding]]
-    about_base: bool = False
+    is_about_base: bool = False
     """Whether it is about the base image. Findings of such checks are reported first."""

@@ -43,7 +43,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         return ()  # its runtime tag is deleted as well
     smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.HEALTHY,
             Severity.INFO,
             "It has compilers, headers and static libraries, several gigabytes that TensorFlow does not use.",

@@ -86,7 +86,7 @@ def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
     findings = []
     if start.gpu is False:
         findings.append(
-            RULE.finding(
+            RULE.make_finding(
                 Cause.CONTAINER_NO_GPU,
                 Severity.ERROR,
                 f"{container_name} is started without a GPU: nothing in {start.file} asks for one.",
@@ -98,7 +98,7 @@ def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
     visible_devices = start.environment.get("CUDA_VISIBLE_DEVICES")
     if visible_devices is not None and visible_devices.strip() in ("", "-1", "NoDevFiles"):
         findings.append(
-            RULE.finding(
+            RULE.make_finding(
                 Cause.HIDDEN_BY_ENV,
                 Severity.ERROR,
                 "It hides every GPU from CUDA.",
@@ -137,7 +137,7 @@ def _make_finding(
     context: CheckContext, setting: Setting, cause: Cause, severity: Severity, reason: str, advice: str
 ) -> Finding:
     """Return a finding about an environment variable of the image."""
-    return RULE.finding(
+    return RULE.make_finding(
         cause,
         severity,
         reason,

@@ -12,7 +12,7 @@ The tag is looked up in tfdoctor's list of releases whose tags are all deleted.
 
 What to do
 ----------
-Use the tag that replaced it, if there is one. If TensorFlow needs a CUDA version that has no images any more,
+Use the tag that replaced it, if there is one. If TensorFlow needs a CUDA version that no longer has images,
 `tfdoctor build` builds an image for it.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the base image's tag is deleted."""
     base = context.subject.base
-    if base.kind != "cuda" or base.pinned:
+    if base.kind != "cuda" or base.is_pinned:
         return ()
     if base.tag == "latest":
         reason = "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is meant."
@@ -44,12 +44,12 @@ def check(context: CheckContext) -> Sequence[Finding]:
         reason = f"No tag of CUDA {base.cuda} is left: {note}"
     else:
         return ()
-    if base.mirror:
+    if base.is_mirror:
         reason += " This registry may have kept it."
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
-            Severity.WARNING if base.mirror else Severity.ERROR,
+            Severity.WARNING if base.is_mirror else Severity.ERROR,
             reason,
             title=f"{base.reference} no longer exists",
             evidence=[context.base_evidence],
@@ -64,16 +64,18 @@ def _make_remedies(context: CheckContext) -> list[Remedy]:
     if tensorflow.release is not None:
         replacements = suggest_base_images(context.compat, tensorflow.release, tensorflow.python)
         if replacements:
-            return [*replacements, context.build("Or build the image.")]
+            return [*replacements, context.make_build_remedy("Or build the image.")]
     if tensorflow.release is None and base.cuda is not None:
         minor = versions.major_minor(base.cuda)
         tags = context.compat.images.tags(minor, flavour="runtime")
         if tags:
             return [
                 Remedy(f"Of CUDA {minor} there is {tags[0].name}."),
-                context.build("Or build an image."),
+                context.make_build_remedy("Or build an image."),
             ]
-    return [context.build("There is no image of this CUDA to take its place: build one another way.")]
+    return [
+        context.make_build_remedy("There is no image of this CUDA to take its place: build one another way.")
+    ]
 
 
 RULE = DockerfileRule(
@@ -82,5 +84,5 @@ RULE = DockerfileRule(
     title="The base image no longer exists",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
-    about_base=True,
+    is_about_base=True,
 )

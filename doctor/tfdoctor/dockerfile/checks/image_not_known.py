@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the tag of the base image is unknown."""
     base = context.subject.base
-    if base.pinned:
+    if base.is_pinned:
         return ()
     if base.kind == "cuda":
         return _check_cuda_tag(context)
@@ -93,7 +93,7 @@ def _make_finding(
     context: CheckContext, severity: Severity, reason: str, remedies: Sequence[Remedy] = ()
 ) -> Finding:
     """Return a finding about the base image."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         severity,
         reason,
@@ -109,5 +109,5 @@ RULE = DockerfileRule(
     title="The base image is not in tfdoctor's tables",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
-    about_base=True,
+    is_about_base=True,
 )

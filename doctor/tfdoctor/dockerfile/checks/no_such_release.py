@@ -48,7 +48,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         ]
     if tensorflow.state == "newer":
         return [
-            RULE.finding(
+            RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
                 f"The newest release that this tfdoctor knows is {context.compat.newest.version}.",
@@ -71,13 +71,13 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 def _make_finding(context: CheckContext, title: str, reason: str, advice: str) -> Finding:
     """Return a finding about a release that cannot be installed."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.NO_MATCHING_WHEEL,
         Severity.ERROR,
         reason,
         title=title,
         evidence=[context.tensorflow_evidence],
-        remedies=[Remedy(advice), context.build()],
+        remedies=[Remedy(advice), context.make_build_remedy()],
     )
 
 

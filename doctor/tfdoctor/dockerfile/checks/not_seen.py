@@ -37,7 +37,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if not unknowns:
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
             "; ".join(evidence.text for evidence in unknowns[:MAX_EVIDENCE]) + ".",
@@ -52,8 +52,8 @@ def list_unknowns(context: CheckContext) -> list[Evidence]:
     subject, tensorflow = context.subject, context.tensorflow
     evidence: list[Evidence] = []
     if subject.base.kind == "unknown":
-        evidence.append(context.make_evidence(subject.base.line, subject.base.why_unknown))
-    evidence += [context.make_evidence(item.line, item.text) for item in subject.unseen]
+        evidence.append(context.make_evidence(subject.base.line, subject.base.unknown_reason))
+    evidence += [context.make_evidence(item.line, item.text) for item in subject.unknown_lines]
     if tensorflow.state == "unknown" and tensorflow.installed is not None:
         evidence.append(
             context.make_evidence(tensorflow.line, f"which release `{tensorflow.text}` is", tensorflow.source)
@@ -67,15 +67,15 @@ def list_unknowns(context: CheckContext) -> list[Evidence]:
         if names:
             line = subject.conda[names[0]][1]
             evidence.append(context.make_evidence(line, f"conda's {names[0]} brings what conda chooses"))
-        elif not subject.unseen:
+        elif not subject.unknown_lines:
             evidence.append(
                 context.make_evidence(
                     subject.base.line, "no TensorFlow is installed in it, as far as can be seen"
                 )
             )
-    unknown_sonames = [item.soname for item in context.libraries if item.found is None]
+    unknown_sonames = [item.soname for item in context.libraries if item.is_found is None]
     if unknown_sonames and subject.base.kind != "unknown":
-        for item in subject.cuda_elsewhere[:2]:
+        for item in subject.cuda_from_other_sources[:2]:
             evidence.append(
                 context.make_evidence(item.line, f"whether `{item.text[:80]}` brings {unknown_sonames[0]}")
             )

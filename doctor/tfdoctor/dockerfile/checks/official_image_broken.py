@@ -48,14 +48,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
     )
     latest_note = f" {base.reference} is {base.tensorflow} today." if base.tag.startswith("latest") else ""
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause(problem.cause) if problem is not None else Cause.LIBS_WRONG_VERSION,
             Severity.ERROR,
             image.recipe.why + latest_note,
             title=f"{base.reference} does not find its own CUDA libraries",
             evidence=[context.base_evidence],
             remedies=[
-                context.build("Build this release on a base that fits."),
+                context.make_build_remedy("Build this release on a base that fits."),
                 *([Remedy(problem.remedy)] if problem is not None else []),
             ],
         )
@@ -68,5 +68,5 @@ RULE = DockerfileRule(
     title="This official image does not find its own CUDA libraries",
     causes=(Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_WRONG_VERSION),
     check=check,
-    about_base=True,
+    is_about_base=True,
 )

@@ -35,7 +35,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if not refused_lines:
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.ERROR,
             f"The Python of {context.subject.base.reference} is its system's own, and pip ends with "
@@ -53,7 +53,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
                     ),
                 ),
                 Remedy("Or say that the image is yours alone.", ("ENV PIP_BREAK_SYSTEM_PACKAGES=1",)),
-                context.build(),
+                context.make_build_remedy(),
             ],
         )
     ]
@@ -65,5 +65,5 @@ RULE = DockerfileRule(
     title="pip refuses to install into the system's Python of this image",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
-    about_base=True,
+    is_about_base=True,
 )

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the image is Alpine, or if the release has no wheel for its Python."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
-    if context.subject.base.musl and tensorflow.installed is not None:
+    if context.subject.base.has_musl and tensorflow.installed is not None:
         return [
-            RULE.finding(
+            RULE.make_finding(
                 Cause.NO_MATCHING_WHEEL,
                 Severity.ERROR,
                 "Alpine has musl, TensorFlow's wheels need glibc: pip finds none.",
@@ -44,7 +44,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 evidence=[context.base_evidence, context.tensorflow_evidence],
                 remedies=[
                     Remedy("Build on a slim image of Debian, such as python:3.11-slim-bookworm."),
-                    context.build(),
+                    context.make_build_remedy(),
                 ],
             )
         ]
@@ -63,14 +63,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
             )
         )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.NO_MATCHING_WHEEL,
             Severity.ERROR,
             f"{tensorflow.name} has wheels for Python {supported}; pip installs for {tensorflow.python} "
             "and finds none.",
             title=f"{tensorflow.name} has no wheel for Python {tensorflow.python}",
             evidence=[context.tensorflow_evidence, context.base_evidence],
-            remedies=[*remedies, context.build()],
+            remedies=[*remedies, context.make_build_remedy()],
         )
     ]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.dockerfile.read.image_model import PipInstall
-    from tfdoctor.dockerfile.read.installs import WantedDistribution
+    from tfdoctor.dockerfile.read.installs import PipRequirement
     from tfdoctor.findings import Finding
 
 FIRST_STRICT_UBUNTU = "22.04"
@@ -46,7 +46,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if _has_old_pip(context):
         return ()
     findings = []
-    for call in context.subject.calls:
+    for call in context.subject.pip_calls:
         conflict = next(_find_known_conflicts(context, call), None)
         findings += [conflict] if conflict is not None else _query_index(context, call)
     return findings
@@ -83,7 +83,7 @@ def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[F
             *((text, "the constraints ask") for text in limits),
             *_find_release_conflicts(release_limits, requirement, release),
         ):
-            if requirement.known and not _can_both_hold(requirement.specifier, text):
+            if requirement.is_known and not _can_both_hold(requirement.specifier, text):
                 yield _make_finding(
                     context,
                     requirement,
@@ -92,7 +92,7 @@ def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[F
                 )
 
 
-def _is_tensorflow(context: CheckContext, requirement: WantedDistribution) -> bool:
+def _is_tensorflow(context: CheckContext, requirement: PipRequirement) -> bool:
     """Return whether a requirement is the one that installs the image's TensorFlow."""
     installed = context.tensorflow.installed
     return (
@@ -103,7 +103,7 @@ def _is_tensorflow(context: CheckContext, requirement: WantedDistribution) -> bo
 
 
 def _find_release_conflicts(
-    required: dict[str, str], requirement: WantedDistribution, release: Release | None
+    required: dict[str, str], requirement: PipRequirement, release: Release | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the specifier that the release requires for a package, with a phrase for the message.
 
@@ -160,7 +160,7 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         for requirement in call.requirements
         if requirement.name not in ("pip", "setuptools", "wheel")
     ]
-    if context.foresee is None or len(requirements) + len(call.limits) < 2:
+    if context.query_index is None or len(requirements) + len(call.limits) < 2:
         return []
     if (
         not any(_is_tensorflow(context, requirement) for requirement in call.requirements)
@@ -168,17 +168,17 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         or call.python is None
     ):
         return []
-    reply = context.foresee(
+    reply = context.query_index(
         [_format_requirement(requirement) for requirement in requirements],
         [_format_requirement(requirement) for requirement in call.limits],
         call.python,
     )
     if reply.conflict:
         return [_make_finding(context, requirements[-1], reply.conflict)]
-    if reply.unknown:
-        reason = f"Whether pip can install all of it together could not be asked: {reply.unknown}"
+    if reply.unknown_reason:
+        reason = f"Whether pip can install all of it together could not be asked: {reply.unknown_reason}"
         return [
-            RULE.finding(
+            RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.INFO,
                 reason,
@@ -189,7 +189,7 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
     return []
 
 
-def _format_requirement(requirement: WantedDistribution) -> str:
+def _format_requirement(requirement: PipRequirement) -> str:
     """Return a requirement in the syntax of a requirements file."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}" + (
@@ -197,16 +197,16 @@ def _format_requirement(requirement: WantedDistribution) -> str:
     )
 
 
-def _make_finding(context: CheckContext, requirement: WantedDistribution, reason: str) -> Finding:
+def _make_finding(context: CheckContext, requirement: PipRequirement, reason: str) -> Finding:
     """Return a finding about a requirement that conflicts with others."""
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.ERROR,
         reason,
         evidence=[context.cite(requirement.source_line), context.tensorflow_evidence],
         remedies=[
             Remedy("Loosen the requirement named here, or use the TensorFlow that matches it."),
-            context.build(),
+            context.make_build_remedy(),
         ],
     )
 

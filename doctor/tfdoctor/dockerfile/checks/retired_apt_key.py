@@ -41,7 +41,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if update is None:
         return ()
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             f"{base.reference} is from before 2022-04-27 and carries NVIDIA's retired repository key: apt-get update "
@@ -52,7 +52,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
                     "Take NVIDIA's lists away before.",
                     ("RUN rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list",),
                 ),
-                context.build(),
+                context.make_build_remedy(),
             ],
         )
     ]

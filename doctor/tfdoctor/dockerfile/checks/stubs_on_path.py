@@ -43,7 +43,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         else "As long as nothing makes a libcuda.so.1 in it, TensorFlow does not open it."
     )
     return [
-        RULE.finding(
+        RULE.make_finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR if links else Severity.WARNING,
             reason,

@@ -39,24 +39,26 @@ def _report_lost_limits(context: CheckContext) -> list[Finding]:
     findings = []
     for installed in context.subject.packages.values():
         requirement = installed.requirement
-        if not requirement.lost_limit:
+        if not requirement.redirected_part:
             continue
-        file_name = requirement.lost_limit.lstrip("<>&|").strip()
-        is_input = requirement.lost_limit.startswith("<")
+        file_name = requirement.redirected_part.lstrip("<>&|").strip()
+        is_input = requirement.redirected_part.startswith("<")
         read_effect = f"reads a file called {file_name}, which stops the build where there is none"
         findings.append(
-            RULE.finding(
+            RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.ERROR if is_input else Severity.WARNING,
-                f"The shell takes `{requirement.lost_limit[0]}` for a redirection: pip gets `{requirement.text}` alone, "
+                f"The shell takes `{requirement.redirected_part[0]}` for a redirection: pip gets `{requirement.text}` alone, "
                 f"and the shell {read_effect if is_input else f'writes a file called {file_name}'}.",
                 title=f"The limit of {requirement.text} is lost in the shell",
                 evidence=[
                     context.make_evidence(
-                        requirement.line, f"{requirement.text}{requirement.lost_limit}", requirement.source
+                        requirement.line,
+                        f"{requirement.text}{requirement.redirected_part}",
+                        requirement.source,
                     )
                 ],
-                remedies=[Remedy(f"Put it in quotes: '{requirement.text}{requirement.lost_limit}'")],
+                remedies=[Remedy(f"Put it in quotes: '{requirement.text}{requirement.redirected_part}'")],
             )
         )
     return findings
@@ -67,7 +69,7 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
     tensorflow, base = context.tensorflow, context.subject.base
     installed = tensorflow.installed
     if installed is None:
-        if base.kind == "official" and base.tag.startswith("latest") and not base.pinned:
+        if base.kind == "official" and base.tag.startswith("latest") and not base.is_pinned:
             reason = (
                 f"{base.reference} is another image after each release; today TensorFlow {base.tensorflow}."
             )
@@ -75,8 +77,8 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
         return ()
     release = tensorflow.release
     if (
-        tensorflow.pinned
-        or installed.requirement.lost_limit
+        tensorflow.is_pinned
+        or installed.requirement.redirected_part
         or tensorflow.state not in ("there", "no-wheel")
         or release is None
     ):
@@ -98,17 +100,20 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
 
 
 def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = "") -> Finding:
-    """Return a finding with the remedy to pin the version, as `pinned` if that is given.
+    """Return a finding with the remedy to pin the version, as `is_pinned` if that is given.
 
     An empty `title` means the title of the check.
     """
-    return RULE.finding(
+    return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.WARNING,
         reason,
         title=title,
         evidence=[context.tensorflow_evidence],
-        remedies=[Remedy(f"Write it as {pinned}." if pinned else "Name the version."), context.build()],
+        remedies=[
+            Remedy(f"Write it as {pinned}." if pinned else "Name the version."),
+            context.make_build_remedy(),
+        ],
     )
 
 

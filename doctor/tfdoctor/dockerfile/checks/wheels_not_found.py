@@ -61,7 +61,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     offers = [
         (library.soname, library.offer)
         for library in context.libraries
-        if library.found and library.offer is not None
+        if library.is_found and library.offer is not None
     ]
     wheel_libraries = [soname for soname, offer in offers if offer.path.startswith(SITE_FOLDER)]
     if (
@@ -105,13 +105,13 @@ def _make_finding(
     context: CheckContext, cause: Cause, severity: Severity, title: str, reason: str, remedy: str
 ) -> Finding:
     """Return a finding about NVIDIA's wheels."""
-    return RULE.finding(
+    return RULE.make_finding(
         cause,
         severity,
         reason,
         title=title,
         evidence=[context.tensorflow_evidence],
-        remedies=[Remedy(remedy), context.build()],
+        remedies=[Remedy(remedy), context.make_build_remedy()],
     )
 
 

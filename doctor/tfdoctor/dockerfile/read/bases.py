@@ -41,9 +41,9 @@ class BaseReference:
     line: int
     """The line of that FROM."""
     tag: str = ""
-    mirror: bool = False
+    is_mirror: bool = False
     """Whether it comes from another registry than the images in the table."""
-    pinned: bool = False
+    is_pinned: bool = False
     """Whether it is pinned by digest."""
     cuda: str | None = None
     """The CUDA version in the image. None if there is none, or if it is unknown."""
@@ -57,9 +57,9 @@ class BaseReference:
     """The Ubuntu release, such as `20.04`. None for other systems."""
     python: str | None = None
     """The Python version that `python3` runs, such as `3.10`. None if unknown."""
-    musl: bool = False
+    has_musl: bool = False
     """Whether the image is Alpine, which has musl instead of glibc."""
-    managed: bool = False
+    is_python_managed: bool = False
     """Whether pip refuses to install into the system's Python (PEP 668)."""
     tensorflow: str | None = None
     """The TensorFlow release in the image. None if there is none, or if it is unknown."""
@@ -67,7 +67,7 @@ class BaseReference:
     """The package that this release comes from."""
     gpu: bool | None = None
     """Whether an official or NGC image is for GPUs. None for other images."""
-    why_unknown: str = ""
+    unknown_reason: str = ""
     """The reason why the content is unknown; empty unless `kind` is "unknown"."""
 
     @property
@@ -82,7 +82,7 @@ def describe_base(reference: str | None, written: str, line: int, compat: Compat
     """
     if reference is None:
         return BaseReference(
-            "unknown", written, line, why_unknown=f"`{written}` depends on what the build is given"
+            "unknown", written, line, unknown_reason=f"`{written}` depends on what the build is given"
         )
     name, _, digest = reference.partition("@")
     first_part, slash, remainder = name.partition("/")
@@ -94,7 +94,7 @@ def describe_base(reference: str | None, written: str, line: int, compat: Compat
     parts = {"host": host, "path": path, "tag": tag, "digest": digest}
     base = _recognize_base(reference, line, compat, **parts)
     return base or BaseReference(
-        "unknown", reference, line, tag, why_unknown=f"what is in {reference} is not known to tfdoctor"
+        "unknown", reference, line, tag, unknown_reason=f"what is in {reference} is not known to tfdoctor"
     )
 
 
@@ -118,22 +118,22 @@ def _recognize_base(
         return None
     if library_name == "python":
         return _describe_python_image(reference, line, tag, mirror=not is_hub, pinned=pinned)
-    make_plain_base = partial(BaseReference, "plain", reference, line, tag, pinned=pinned)
+    make_plain_base = partial(BaseReference, "plain", reference, line, tag, is_pinned=pinned)
     if library_name == "ubuntu":
         system = compat.pythons.system(tag.partition("-")[0])
         return make_plain_base(
             system=system.name if system is not None else None,
             python=system.default if system is not None else None,
-            managed=system is not None and system.managed,
+            is_python_managed=system is not None and system.managed,
         )
     if library_name == "debian":
         release = tag.partition("-")[0].split(".")[0]
         return make_plain_base(
             python=compat.pythons.get_default("debian", release),
-            managed=compat.pythons.is_managed("debian", release),
+            is_python_managed=compat.pythons.is_managed("debian", release),
         )
     if library_name == "alpine":
-        return make_plain_base(musl=True)
+        return make_plain_base(has_musl=True)
     if is_hub and path.startswith(_CONDA):
         return make_plain_base()
     return None
@@ -171,7 +171,7 @@ def _describe_cuda_image(
         has_cudnn=bool(match["cudnn"]),
         system=system,
         python=ubuntu.default if ubuntu is not None else None,
-        managed=ubuntu is not None and ubuntu.managed,
+        is_python_managed=ubuntu is not None and ubuntu.managed,
     )
 
 
@@ -255,7 +255,7 @@ def _describe_python_image(
         mirror,
         pinned,
         python=match[1] if match is not None else None,
-        musl="alpine" in tag,
+        has_musl="alpine" in tag,
     )
 
 

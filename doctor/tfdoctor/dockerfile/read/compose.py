@@ -60,7 +60,7 @@ class ContainerStart:
     """The name of the image. None if it is built, or if the name is unknown."""
     dockerfile: str | None = None
     """The path of the Dockerfile, relative to the folder of the file. None if no Dockerfile is used."""
-    inline: str | None = None
+    dockerfile_text: str | None = None
     """The text of a Dockerfile within the file itself, or None."""
     context: str = "."
     """The folder of the build context, relative to the folder of the file."""
@@ -192,7 +192,7 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         line=node.start_mark.line + 1,
         image=_parse_text(_find_node(node, "image")) if build is None else None,
         dockerfile=dockerfile,
-        inline=inline,
+        dockerfile_text=inline,
         context=context,
         target=_parse_text(_find_node(build, "target")),
         arguments=_parse_environment(_find_node(build, "args")),

@@ -15,11 +15,11 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison, Undefi
 
 from tfdoctor.dockerfile.read.bases import BaseReference, describe_base
 from tfdoctor.dockerfile.read.installs import (
+    iter_requirement_lines,
     parse_apt_call,
     parse_conda_call,
     parse_pip_call,
     parse_requirement,
-    requirement_lines,
 )
 from tfdoctor.dockerfile.read.models import Copy, Setting, ShellCommand, SourceLine
 from tfdoctor.dockerfile.read.pythons import PythonTracker
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfdoctor.compat import Compat
-    from tfdoctor.dockerfile.read.installs import PipCall, WantedDistribution
+    from tfdoctor.dockerfile.read.installs import PipCall, PipRequirement
     from tfdoctor.dockerfile.read.models import BuildStage, Dockerfile, Step
     from tfdoctor.dockerfile.read.shell import Command
 
@@ -81,7 +81,7 @@ _HARMLESS_MENTION = re.compile(
 class InstalledDistribution:
     """A distribution that a pip command installs."""
 
-    requirement: WantedDistribution
+    requirement: PipRequirement
     python: str | None
     """The version of the Python that it is installed for. None if unknown."""
 
@@ -92,9 +92,9 @@ class PipInstall:
 
     python: str | None
     """The version of the Python that it installs for. None if unknown."""
-    requirements: tuple[WantedDistribution, ...]
+    requirements: tuple[PipRequirement, ...]
     """The requirements of the command and of its requirements files."""
-    limits: tuple[WantedDistribution, ...]
+    limits: tuple[PipRequirement, ...]
     """The constraints in its constraints files."""
     is_complete: bool
     """Whether all of its requirements are known and are installed from the default index."""
@@ -109,7 +109,7 @@ class ImageModel:
     """The installed packages, by normalised name. A later requirement replaces an earlier one."""
     tensorflows: list[InstalledDistribution] = field(default_factory=list)
     """Every TensorFlow package that is installed and not uninstalled later, in order."""
-    constraints: dict[str, list[WantedDistribution]] = field(default_factory=dict)
+    constraints: dict[str, list[PipRequirement]] = field(default_factory=dict)
     """The constraints of all pip commands, by normalised name."""
     other_count: int = 0
     """Number of projects installed by path or URL, whose requirements are unknown."""
@@ -119,9 +119,9 @@ class ImageModel:
     """(version as written, line) of each conda package, by name."""
     environment: dict[str, Setting] = field(default_factory=dict)
     """The last setting of each environment variable, by name."""
-    unseen: list[SourceLine] = field(default_factory=list)
+    unknown_lines: list[SourceLine] = field(default_factory=list)
     """Lines whose effect could not be determined, although the result may depend on it."""
-    cuda_elsewhere: list[SourceLine] = field(default_factory=list)
+    cuda_from_other_sources: list[SourceLine] = field(default_factory=list)
     """Lines that may install CUDA from a source that is not read, such as a runfile, a copy or a downloaded package."""
     loader_lines: list[SourceLine] = field(default_factory=list)
     """Lines that add folders for the loader: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
@@ -129,9 +129,9 @@ class ImageModel:
     """Commands that link, copy or move CUDA's stub of libcuda.so."""
     apt_updates: list[tuple[SourceLine, bool]] = field(default_factory=list)
     """Each `apt-get update`, and whether NVIDIA's list was removed or its key replaced before it."""
-    no_deps: bool = False
+    skips_dependencies: bool = False
     """Whether a pip command has `--no-deps`."""
-    calls: list[PipInstall] = field(default_factory=list)
+    pip_calls: list[PipInstall] = field(default_factory=list)
     refused_lines: list[SourceLine] = field(default_factory=list)
     """Lines that install into a Python that the system manages, which pip refuses (PEP 668)."""
 
@@ -159,9 +159,11 @@ def parse_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
     reader = _ImageReader(file, subject, read, PythonTracker(subject.base, compat))
     for stage in chain:
         for step in stage.steps:
-            reader.take(step, stage)
-    if file.is_cut:
-        subject.unseen.append(SourceLine("the file is very long: its end was not read", first_stage.line))
+            reader.apply(step, stage)
+    if file.is_truncated:
+        subject.unknown_lines.append(
+            SourceLine("the file is very long: its end was not read", first_stage.line)
+        )
     return subject
 
 
@@ -175,14 +177,14 @@ class _ImageReader:
         self.pythons = pythons
         self.copies: list[Copy] = []
         self.files = 0
-        self.list_gone = False
+        self.is_apt_list_fixed = False
         """Whether NVIDIA's apt list was removed or its key replaced so far."""
-        self.taken: set[int] = set()
+        self.copied_stages: set[int] = set()
         """Indexes of the stages whose packages were copied."""
-        self.wants: list[WantedDistribution] = []
-        self.limits: list[WantedDistribution] = []
+        self.requirements: list[PipRequirement] = []
+        self.limits: list[PipRequirement] = []
 
-    def take(self, step: Step, stage: BuildStage) -> None:
+    def apply(self, step: Step, stage: BuildStage) -> None:
         """Apply one step of a stage to the model."""
         if isinstance(step, Setting):
             self.subject.environment[step.name] = step
@@ -202,10 +204,12 @@ class _ImageReader:
         if step.origin is None:
             self.copies.append(step)
             return
-        source = self.file.stage(step.origin, stage.index)
+        source = self.file.find_stage(step.origin, stage.index)
         if source is None:
             if any(_CUDA_MENTION.search(text) for text in (step.origin, *step.sources)):
-                self.subject.cuda_elsewhere.append(SourceLine(f"COPY --from={step.origin}", step.line))
+                self.subject.cuda_from_other_sources.append(
+                    SourceLine(f"COPY --from={step.origin}", step.line)
+                )
             return
         names_cuda = any(_CUDA_MENTION.search(path) for path in (*step.sources, step.target or ""))
         has_packages = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == (
@@ -217,11 +221,11 @@ class _ImageReader:
             or (has_libraries and self._has_cuda(source))
             or (has_packages and self._has_conda_cuda(source))
         ):
-            self.subject.cuda_elsewhere.append(
+            self.subject.cuda_from_other_sources.append(
                 SourceLine(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
             )
-        if has_packages and source.index not in self.taken:
-            self.taken.add(source.index)
+        if has_packages and source.index not in self.copied_stages:
+            self.copied_stages.add(source.index)
             self._add_stage_packages(source)
 
     def _list_ancestors(self, stage: BuildStage) -> list[BuildStage]:
@@ -298,18 +302,18 @@ class _ImageReader:
             return
         if (apt := parse_apt_call(command)) is not None:
             if apt.action == "update":
-                subject.apt_updates.append((SourceLine(text[:200], apt.line), self.list_gone))
+                subject.apt_updates.append((SourceLine(text[:200], apt.line), self.is_apt_list_fixed))
             for name, version in apt.packages if apt.action in ("install", "satisfy", "reinstall") else ():
                 subject.apt[name] = (version, apt.line)
             if apt.has_unknown and _CUDA_MENTION.search(text):
-                subject.cuda_elsewhere.append(SourceLine(text[:200], apt.line))
+                subject.cuda_from_other_sources.append(SourceLine(text[:200], apt.line))
             self.pythons.apply_apt(apt)
             return
         if (conda := parse_conda_call(command)) is not None:
             for name, version in conda.packages:
                 subject.conda[name] = (version, conda.line)
             for name in conda.files:
-                subject.unseen.append(SourceLine(f"{name}: files of conda are not read", conda.line))
+                subject.unknown_lines.append(SourceLine(f"{name}: files of conda are not read", conda.line))
             self.pythons.apply_conda(conda)
             return
         self.pythons.apply_command(command)
@@ -324,10 +328,10 @@ class _ImageReader:
         """
         subject = self.subject
         if "sources.list.d" in text and name in ("rm", "mv", "sed", "find", "unlink"):
-            self.list_gone = True
+            self.is_apt_list_fixed = True
         # 3bf863cc is the key that replaced the retired one, and the cuda-keyring package contains it.
         if "3bf863cc" in text or "cuda-keyring" in text:
-            self.list_gone = True
+            self.is_apt_list_fixed = True
         if "ld.so.conf" in text or "ld.so.conf" in targets or "LD_LIBRARY_PATH" in text:
             subject.loader_lines.append(SourceLine(text[:200], line))
         if "stubs/libcuda.so" in text and name in ("ln", "cp", "mv"):
@@ -336,11 +340,11 @@ class _ImageReader:
             ".run"
         ):
             if _CUDA_MENTION.search(text) and not _HARMLESS_MENTION.search(text) and name != "ln":
-                subject.cuda_elsewhere.append(SourceLine(text[:200], line))
+                subject.cuda_from_other_sources.append(SourceLine(text[:200], line))
         elif name in ("poetry", "pipenv", "pdm", "pixi") or (
             name == "uv" and re.search(r"uv (?:sync|add)\b", text)
         ):
-            subject.unseen.append(SourceLine(f"{text[:100]}: what it installs is not read", line))
+            subject.unknown_lines.append(SourceLine(f"{text[:100]}: what it installs is not read", line))
 
     # --- pip ---
 
@@ -357,31 +361,33 @@ class _ImageReader:
             return
         if self.pythons.refuses(call, step.command) and call.action == "install":
             subject.refused_lines.append(SourceLine(step.command.text[:200], call.line))
-        self.wants, self.limits = [], []
-        unknown_before = subject.other_count, len(subject.unseen)
+        self.requirements, self.limits = [], []
+        unknown_before = subject.other_count, len(subject.unknown_lines)
         subject.other_count += call.other_count
-        subject.no_deps = subject.no_deps or not call.dependencies
+        subject.skips_dependencies = subject.skips_dependencies or not call.has_dependencies
         for requirement in call.packages:
             self._add_requirement(requirement, python)
         for path in call.files:
             self._parse_requirements(path, step, python, depth=0)
         for path in call.constraints:
             self._parse_requirements(path, step, python, depth=0, constraint=True)
-        if call.action == "install" and call.dependencies and len(subject.calls) < MAX_CALLS:
+        if call.action == "install" and call.has_dependencies and len(subject.pip_calls) < MAX_CALLS:
             options = {argument.text.partition("=")[0] for argument in step.command.words}
             has_usual_index = (
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
-            is_all_read = unknown_before == (subject.other_count, len(subject.unseen))
+            is_all_read = unknown_before == (subject.other_count, len(subject.unknown_lines))
             is_complete = (
                 has_usual_index
                 and is_all_read
                 and all(
-                    requirement.known and not requirement.lost_limit and "@" not in requirement.text
-                    for requirement in self.wants
+                    requirement.is_known and not requirement.redirected_part and "@" not in requirement.text
+                    for requirement in self.requirements
                 )
             )
-            subject.calls.append(PipInstall(python, tuple(self.wants), tuple(self.limits), is_complete))
+            subject.pip_calls.append(
+                PipInstall(python, tuple(self.requirements), tuple(self.limits), is_complete)
+            )
 
     def _parse_requirements(
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
@@ -391,10 +397,10 @@ class _ImageReader:
         file = self._find_file(path, step.folder) if self.files <= MAX_FILES and depth < 5 else None
         if file is None:
             kind = "constraints" if constraint else "requirements"
-            self.subject.unseen.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
+            self.subject.unknown_lines.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
             return
         name, text = file
-        for number, written in requirement_lines(text):
+        for number, written in iter_requirement_lines(text):
             line = re.sub(r"\s--hash[= ]\S+", "", written).strip()
             option, _, value = line.partition("=") if line.startswith("--") else line.partition(" ")
             if option in ("-r", "--requirement", "-c", "--constraint"):
@@ -422,17 +428,17 @@ class _ImageReader:
             elif not constraint:
                 self.subject.other_count += 1
 
-    def _add_requirement(self, requirement: WantedDistribution, python: str | None) -> None:
+    def _add_requirement(self, requirement: PipRequirement, python: str | None) -> None:
         """Add a requirement unless its marker excludes it."""
         if not _may_apply(requirement, python):
             return
-        self.wants.append(requirement)
+        self.requirements.append(requirement)
         installed = InstalledDistribution(requirement, python)
         previous = self.subject.packages.get(requirement.name)
         if (
             previous is not None
             and not requirement.specifier
-            and requirement.known
+            and requirement.is_known
             and not requirement.extras - previous.requirement.extras
         ):
             return  # already installed, so pip changes nothing
@@ -454,7 +460,7 @@ def _is_tensorflow(name: str) -> bool:
     )
 
 
-def _may_apply(requirement: WantedDistribution, python: str | None) -> bool:
+def _may_apply(requirement: PipRequirement, python: str | None) -> bool:
     """Return whether the requirement's marker matches Linux and this Python, or may match it."""
     if not requirement.marker:
         return True

@@ -20,12 +20,12 @@ __all__ = [
     "AptCall",
     "CondaCall",
     "PipCall",
-    "WantedDistribution",
+    "PipRequirement",
+    "iter_requirement_lines",
     "parse_apt_call",
     "parse_conda_call",
     "parse_pip_call",
     "parse_requirement",
-    "requirement_lines",
 ]
 
 MAX_PIP_ARGUMENTS = 5000
@@ -102,7 +102,7 @@ _OPTIONS_WITH_VALUE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class WantedDistribution:
+class PipRequirement:
     """A requirement of a pip command, or a line of a requirements or constraints file."""
 
     name: str
@@ -115,9 +115,9 @@ class WantedDistribution:
     line: int
     source: str
     """The name of the file that it is in. Empty for the Dockerfile."""
-    known: bool = True
+    is_known: bool = True
     """Whether all of it is known. A part is unknown if it comes from a variable without a value."""
-    lost_limit: str = ""
+    redirected_part: str = ""
     """The part that the shell interprets as a redirection, such as `>=2.4`. Empty if there is none."""
     marker: str = ""
     """The environment marker (PEP 508). Empty if there is none."""
@@ -137,14 +137,14 @@ class PipCall:
     """The program as written, such as `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`."""
     python: str | None
     """The Python version in the program name or in uv's `--python`, such as `3.8`. None if there is none."""
-    packages: tuple[WantedDistribution, ...]
+    packages: tuple[PipRequirement, ...]
     files: tuple[str, ...]
     """Paths of requirements files."""
     constraints: tuple[str, ...]
     """Paths of constraints files."""
     other_count: int
     """The number of projects that are given by path or URL."""
-    dependencies: bool
+    has_dependencies: bool
     """Whether dependencies are installed as well; False with `--no-deps`."""
     line: int
 
@@ -176,8 +176,8 @@ class AptCall:
 
 
 def parse_requirement(
-    text: str, line: int, source: str = "", *, known: bool = True, cut: str = ""
-) -> WantedDistribution | None:
+    text: str, line: int, source: str = "", *, known: bool = True, redirected_part: str = ""
+) -> PipRequirement | None:
     """Parse a requirement or a wheel file name as pip does. Return None if it is neither.
 
     `known` says whether all of the text is known. `cut` is the part that the shell interprets as a redirection.
@@ -188,9 +188,7 @@ def parse_requirement(
     match = _WHEEL.fullmatch(text)
     if match is not None:
         name = canonicalize_name(match[1])
-        return WantedDistribution(
-            name, frozenset(), f"=={match[2].replace('_', '.')}", text, line, source, known
-        )
+        return PipRequirement(name, frozenset(), f"=={match[2].replace('_', '.')}", text, line, source, known)
     try:
         requirement = Requirement(text.rstrip("=<>!~") if not known else text)
     except (InvalidRequirement, RecursionError, ValueError):
@@ -202,7 +200,7 @@ def parse_requirement(
         known = known and match is not None
     name = canonicalize_name(requirement.name)
     extras = frozenset(canonicalize_name(extra) for extra in requirement.extras)
-    return WantedDistribution(name, extras, specifier, text, line, source, known, cut, marker)
+    return PipRequirement(name, extras, specifier, text, line, source, known, redirected_part, marker)
 
 
 def parse_pip_call(command: Command) -> PipCall | None:
@@ -272,14 +270,14 @@ def _parse_pip(
 
     `rest` has the arguments after the action, and `offset` is the number of words before them.
     """
-    packages: list[WantedDistribution] = []
+    packages: list[PipRequirement] = []
     files: list[str] = []
     constraints: list[str] = []
     other_count, has_dependencies = 0, True
     redirected_parts = {
-        redirect.after: f"{redirect.operator}{redirect.target}"
+        redirect.word_count: f"{redirect.operator}{redirect.target}"
         for redirect in command.redirects
-        if redirect.glued
+        if redirect.is_glued
     }
     skips_next = False
     for index, argument in enumerate(rest[:MAX_PIP_ARGUMENTS]):
@@ -309,13 +307,13 @@ def _parse_pip(
         elif text.startswith("-"):
             skips_next = text in _OPTIONS_WITH_VALUE
         elif (redirected_part := redirected_parts.get(offset + index + 1, "")) and (
-            requirement := parse_requirement(text, argument.line, cut=redirected_part)
+            requirement := parse_requirement(text, argument.line, redirected_part=redirected_part)
         ) is not None:
             packages.append(requirement)
         elif action == "sync":
             files.append(text)
         elif (
-            requirement := parse_requirement(text, argument.line, known=argument.known)
+            requirement := parse_requirement(text, argument.line, known=argument.is_known)
         ) is not None and not text.startswith((".", "/")):
             packages.append(requirement)
         else:
@@ -378,14 +376,14 @@ def parse_apt_call(command: Command) -> AptCall | None:
             continue
         elif not action:
             action = argument.text
-        elif (match := _APT_SPEC.fullmatch(argument.text)) is not None and argument.known:
+        elif (match := _APT_SPEC.fullmatch(argument.text)) is not None and argument.is_known:
             packages.append((match[1], match[2]))
-        elif not argument.known:
+        elif not argument.is_known:
             has_unknown = True
     return AptCall(action, tuple(packages), has_unknown, command.line) if action else None
 
 
-def requirement_lines(text: str) -> Iterable[tuple[int, str]]:
+def iter_requirement_lines(text: str) -> Iterable[tuple[int, str]]:
     """Yield (number, line) for the lines of a requirements file.
 
     Continued lines are joined, and comments and empty lines are skipped. The number is that of the first line.

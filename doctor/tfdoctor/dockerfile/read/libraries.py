@@ -60,7 +60,7 @@ class Library:
     """A library that TensorFlow opens, and whether the image has it."""
 
     soname: str
-    found: bool | None
+    is_found: bool | None
     """Whether the image has the library. None if unknown."""
     offer: LibraryOffer | None = None
     """The library in the image, possibly in another version. None if there is none, or if its path is unknown."""
@@ -95,7 +95,7 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
         return tuple(Library(name, True) for name in release.required_libraries)
     unknown = (
         base.kind == "unknown"
-        or bool(subject.cuda_elsewhere)
+        or bool(subject.cuda_from_other_sources)
         or any(re.match(r"cuda|cudnn|cudatoolkit", name) for name in subject.conda)
         or any(
             name in ("cuda", "cuda-toolkit", "nvidia-cuda-toolkit", "nvidia-cudnn", "cudnn")
@@ -109,7 +109,7 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
     )
     if base.kind == "official" and not subject.tensorflows:
         unknown = True  # the official-image-broken check reports its libraries
-    if any("nvidia" in line.text or "requirements" in line.text for line in subject.unseen):
+    if any("nvidia" in line.text or "requirements" in line.text for line in subject.unknown_lines):
         unknown = True
     return tuple(
         _find_library(name, subject, tensorflow, release, compat, may_be_elsewhere=unknown)

@@ -91,7 +91,7 @@ class Dockerfile:
     """A parsed Dockerfile."""
 
     stages: tuple[BuildStage, ...]
-    is_cut: bool = False
+    is_truncated: bool = False
     """Whether the file is so long that its end was not read."""
 
     @property
@@ -104,7 +104,7 @@ class Dockerfile:
             stages.append(self.stages[parent])
         return tuple(reversed(stages))
 
-    def stage(self, name: str, before: int) -> BuildStage | None:
+    def find_stage(self, name: str, before: int) -> BuildStage | None:
         """Return the stage that `COPY --from=NAME` refers to, or None if it refers to an image.
 
         `before` is the index of the stage with the COPY, which can only refer to earlier stages.

@@ -41,33 +41,33 @@ class PythonTracker:
     def __init__(self, base: BaseReference, compat: Compat) -> None:
         self.base = base
         self.compat = compat
-        self.names: dict[str, str | None] = {"python3": base.python, "pip3": base.python}
+        self.version_by_command: dict[str, str | None] = {"python3": base.python, "pip3": base.python}
         """The Python version of each command, by its name."""
         version = base.python
         if base.kind in ("python", "official", "ngc"):
-            self.names |= {"python": version, "pip": version}
+            self.version_by_command |= {"python": version, "pip": version}
         elif version is not None and (
             (base.system is not None and base.system >= "20.04") or _has_plain_pip(base)
         ):
-            self.names |= {"pip": version, "python": None}
+            self.version_by_command |= {"pip": version, "python": None}
         self.environments: dict[str, str | None] = {}
         """The Python version of each virtual environment, by its folder."""
-        self.managed = base.managed
+        self.is_managed = base.is_python_managed
         """Whether pip refuses to install into the system's own Python."""
-        self.inside = False
+        self.is_environment_active = False
         """Whether commands without a path run the Python of an environment."""
 
     def refuses(self, call: PipCall, command: Command) -> bool:
         """Return whether pip refuses a command because the system manages its Python (PEP 668)."""
         options = {argument.text.partition("=")[0] for argument in command.words}
-        if not self.managed or options & _ALLOWING_OPTIONS:
+        if not self.is_managed or options & _ALLOWING_OPTIONS:
             return False
         version = call.python or self.find_python(call.program)
         if call.program == "uv":
             return version == self.base.python and "--system" in options
         folder = call.program.rpartition("/bin/")[0]
         is_system_pip = folder in ("/usr", "") and (
-            not self.inside or _VERSIONED.fullmatch(call.program) is not None
+            not self.is_environment_active or _VERSIONED.fullmatch(call.program) is not None
         )
         return is_system_pip and version == self.base.python
 
@@ -83,11 +83,11 @@ class PythonTracker:
         if folder and folder in self.environments:
             return self.environments[folder]
         if program == "uv":
-            return self.names.get("python", self.names.get("python3"))
+            return self.version_by_command.get("python", self.version_by_command.get("python3"))
         match = _UNVERSIONED.fullmatch(program)
         if match is None or (folder and folder not in ("/usr", "/usr/local", "")):
             return None
-        return self.names.get(match[1])
+        return self.version_by_command.get(match[1])
 
     def apply_setting(self, setting: Setting) -> None:
         """Apply an ENV instruction: PATH, VIRTUAL_ENV or PIP_BREAK_SYSTEM_PACKAGES."""
@@ -97,9 +97,9 @@ class PythonTracker:
                 next((f.removesuffix("/bin") for f in folders if f.endswith("/bin")), ""), setting.text
             )
         elif setting.name == "PIP_BREAK_SYSTEM_PACKAGES" and setting.value not in ("", "0", "false"):
-            self.managed = False
+            self.is_managed = False
         elif setting.name == "VIRTUAL_ENV" and setting.value in self.environments:
-            self.names["uv"] = self.environments[setting.value]
+            self.version_by_command["uv"] = self.environments[setting.value]
 
     def _use_environment(self, folder: str, text: str) -> None:
         """Point the commands without a path at a virtual environment, or at an unknown Python for conda and pyenv.
@@ -116,17 +116,17 @@ class PythonTracker:
 
     def _set_all(self, version: str | None) -> None:
         """Set the Python version of all commands without a path, as in an environment."""
-        self.inside = True
+        self.is_environment_active = True
         for name in ("python", "python3", "pip", "pip3"):
-            self.names[name] = version
+            self.version_by_command[name] = version
 
     def apply_apt(self, call: AptCall) -> None:
         """Apply an apt-get command. python-pip is for Python 2.7, and python-is-python3 adds a `python` command."""
         for name, _ in call.packages:
             if name == "python-pip":
-                self.names |= {"pip": "2.7", "python": "2.7"}
+                self.version_by_command |= {"pip": "2.7", "python": "2.7"}
             elif name in ("python-is-python3",):
-                self.names["python"] = self.names.get("python3")
+                self.version_by_command["python"] = self.version_by_command.get("python3")
 
     def apply_conda(self, call: CondaCall) -> None:
         """Apply a conda command that installs Python, on the assumption that its environment is the active one."""
@@ -139,7 +139,7 @@ class PythonTracker:
         """Apply a shell command if it creates links, alternatives or virtual environments, or runs get-pip."""
         name, arguments = command.name, [argument.text for argument in command.words]
         if "EXTERNALLY-MANAGED" in command.text or "break-system-packages" in command.text:
-            self.managed = False
+            self.is_managed = False
         if name in ("ln", "cp") and len(arguments) > 2:
             self._add_link(arguments[-2], arguments[-1])
         elif name == "update-alternatives" and len(arguments) > 3:
@@ -151,7 +151,8 @@ class PythonTracker:
         elif name in ("virtualenv",):
             self._add_environment(
                 arguments[1:],
-                self._find_version_option(arguments, ("-p", "--python")) or self.names.get("python3"),
+                self._find_version_option(arguments, ("-p", "--python"))
+                or self.version_by_command.get("python3"),
             )
         elif re.fullmatch(r"python(?:\d(?:\.\d{1,2})?)?", name):
             version = self.find_python(arguments[0])
@@ -166,9 +167,9 @@ class PythonTracker:
             ):
                 self._add_environment(arguments[index + 2 :], version)
             elif any("get-pip" in argument for argument in arguments[1:]) or (
-                command.piped and len(arguments) < 3
+                command.is_piped and len(arguments) < 3
             ):
-                self.names |= {"pip": version, "pip3": version}
+                self.version_by_command |= {"pip": version, "pip3": version}
         elif name in (".", "source") and len(arguments) > 1 and arguments[1].endswith("/bin/activate"):
             self._use_environment(arguments[1].removesuffix("/bin/activate"), arguments[1])
 
@@ -182,11 +183,11 @@ class PythonTracker:
 
     def _set_name(self, name: str, version: str | None) -> None:
         """Set the Python version of a command. If it is `python3`, also set those of `pip3` and `pip`."""
-        self.names[name] = version
+        self.version_by_command[name] = version
         if name == "python3":  # Debian's pip3 is a script of /usr/bin/python3
-            self.names["pip3"] = version
-            if "pip" in self.names and self.names["pip"] != "2.7":
-                self.names["pip"] = version
+            self.version_by_command["pip3"] = version
+            if "pip" in self.version_by_command and self.version_by_command["pip"] != "2.7":
+                self.version_by_command["pip"] = version
 
     def _add_alternative(self, arguments: list[str]) -> None:
         """Apply `update-alternatives --install` or `--set`."""
@@ -203,7 +204,7 @@ class PythonTracker:
     def _add_uv_environment(self, arguments: list[str]) -> None:
         """Apply `uv venv`, whose environment uv uses from then on."""
         requested = self._find_version_option(arguments, ("-p", "--python"))
-        version = requested if requested is not None else self.names.get("python3")
+        version = requested if requested is not None else self.version_by_command.get("python3")
         self._add_environment(arguments, version)
         self._set_all(version)
 

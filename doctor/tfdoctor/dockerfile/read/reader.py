@@ -126,7 +126,7 @@ def _start_stage(
     written = arguments[0] if arguments else ""
     name = arguments[2].lower() if len(arguments) > 2 and arguments[1].lower() == "as" else ""
     expanded = expand(written, global_arguments)
-    image = expanded.text.strip("\"'") if expanded.known else None
+    image = expanded.text.strip("\"'") if expanded.is_known else None
     platform = expand(flags.get("platform", ""), global_arguments)
     parent = None
     if image:
@@ -140,7 +140,7 @@ def _start_stage(
         parent=parent.index if parent is not None else None,
         written=written,
         line=instruction.line,
-        platform=platform.text if platform.known and platform.text else None,
+        platform=platform.text if platform.is_known and platform.text else None,
     )
     if parent is not None:
         stage.environment, stage.folder = dict(parent.environment), parent.folder
@@ -168,7 +168,7 @@ def _parse_instruction(
         _parse_environment(instruction, stage)
     elif instruction.name == "WORKDIR":
         expanded = expand(instruction.body.text.strip().strip("\"'"), stage.variables)
-        stage.folder = _resolve_path(stage.folder, expanded.text) if expanded.known else None
+        stage.folder = _resolve_path(stage.folder, expanded.text) if expanded.is_known else None
     elif instruction.name in ("COPY", "ADD"):
         stage.steps += _parse_copies(instruction, stage)
     elif instruction.name == "SHELL":
@@ -194,7 +194,7 @@ def _parse_arguments(
                 if arguments is global_arguments
                 else {**variables, **arguments},
             )
-            arguments[match[1]] = expanded.text if expanded.known else None
+            arguments[match[1]] = expanded.text if expanded.is_known else None
         else:
             match = _ARGUMENT_NAME.match(text, position)
             if match is None:
@@ -232,7 +232,7 @@ def _parse_environment(instruction: Instruction, stage: _StageBuilder) -> None:
 
 def _make_setting(name: str, value: str, line: int, variables: dict[str, str | None]) -> Setting:
     expanded = expand(value, variables)
-    return Setting(name, expanded.text if expanded.known else None, line, value)
+    return Setting(name, expanded.text if expanded.is_known else None, line, value)
 
 
 def _resolve_path(folder: str | None, path: str) -> str | None:
@@ -261,15 +261,17 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
     if len(expanded) < 2:
         return
     destination = expanded[-1]
-    target = _resolve_path(stage.folder, destination.text) if destination.known else None
+    target = _resolve_path(stage.folder, destination.text) if destination.is_known else None
     if target is not None and destination.text.endswith(("/", "/.")) and target != "/":
         target += "/"
     origin = expand(flags["from"], stage.variables) if "from" in flags else None
-    name = None if origin is None else origin.text if origin.known else "?"
+    name = None if origin is None else origin.text if origin.is_known else "?"
     if instruction.heredocs:
         yield Copy((), target, name, instruction.line, instruction.heredocs[0].text)
     sources = tuple(
-        argument.text for argument in expanded[:-1] if argument.known and not argument.text.startswith("<<")
+        argument.text
+        for argument in expanded[:-1]
+        if argument.is_known and not argument.text.startswith("<<")
     )
     if sources:
         yield Copy(sources, target, name, instruction.line)
@@ -310,7 +312,7 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
         )
         for command in itertools.islice(parsed, MAX_STEPS):
             if command.name == "cd" and len(command.words) > 1:
-                folder = _resolve_path(folder, command.words[1].text) if command.words[1].known else None
+                folder = _resolve_path(folder, command.words[1].text) if command.words[1].is_known else None
                 continue
             stage.steps.append(ShellCommand(command, folder))
 

@@ -51,7 +51,7 @@ class Expanded:
     """A text with its variables expanded."""
 
     text: str
-    known: bool
+    is_known: bool
     """Whether all of it is known."""
 
 
@@ -60,7 +60,7 @@ class Word:
     """A word of a command."""
 
     text: str
-    known: bool
+    is_known: bool
     """Whether all of it is known."""
     line: int
 
@@ -71,9 +71,9 @@ class Redirect:
 
     operator: str
     target: str
-    after: int
+    word_count: int
     """The number of words of the command before the redirection."""
-    glued: bool
+    is_glued: bool
     """Whether it follows a word without a space, as in `tensorflow>=2.4`."""
 
 
@@ -84,7 +84,7 @@ class Command:
     words: tuple[Word, ...]
     """The program and its arguments, without quotes."""
     redirects: tuple[Redirect, ...] = ()
-    piped: bool = False
+    is_piped: bool = False
     """Whether it reads the output of the previous command."""
 
     @property
@@ -180,7 +180,7 @@ def _expand_braced(
 
     def expand_other(text: str) -> str | None:
         expanded = expand(text, variables, default=default, depth=depth + 1)
-        return expanded.text if expanded.known else None
+        return expanded.text if expanded.is_known else None
 
     # Here an undeclared variable is unset instead of unknown, because these forms exist for unset variables.
     if rest.startswith((":-", "-")):
@@ -230,7 +230,7 @@ class _CommandBuilder:
 
     words: list[Word]
     redirects: list[Redirect]
-    piped: bool = False
+    is_piped: bool = False
 
 
 def parse_commands(
@@ -305,10 +305,12 @@ def _unwrap_command(
         yield from parse_commands(script.text, lambda _: script.line, variables, depth=depth + 1)
         return
     redirects = tuple(
-        Redirect(redirect.operator, redirect.target, max(redirect.after - removed_count, 0), redirect.glued)
+        Redirect(
+            redirect.operator, redirect.target, max(redirect.word_count - removed_count, 0), redirect.is_glued
+        )
         for redirect in builder.redirects
     )
-    yield Command(tuple(words), redirects, builder.piped)
+    yield Command(tuple(words), redirects, builder.is_piped)
 
 
 def _assign(variables: dict[str, str | None], name: str, word: Word, value: str, *, is_lasting: bool) -> None:
@@ -317,7 +319,7 @@ def _assign(variables: dict[str, str | None], name: str, word: Word, value: str,
     The assignment in `A=1 command` applies to that command only and is not stored.
     """
     if is_lasting:
-        variables[name] = value if word.known else None
+        variables[name] = value if word.is_known else None
 
 
 def _find_script(words: list[Word]) -> Word | None:
@@ -352,7 +354,7 @@ def _split_commands(
                 continue
             if builder.words or builder.redirects:
                 yield builder
-            builder = _CommandBuilder([], [], piped=char == "|" and operator != "||")
+            builder = _CommandBuilder([], [], is_piped=char == "|" and operator != "||")
             position += 2 if operator in ("&&", "||", ";;", "|&") else 1
         elif char in "<>":
             position = _parse_redirection(text, position, line_at, variables, builder)
@@ -411,7 +413,7 @@ def _parse_word(
             inner, position = _parse_quoted(text, position + 1)
             expanded = expand(inner, variables)
             parts.append(expanded.text)
-            is_known = is_known and expanded.known and "`" not in inner
+            is_known = is_known and expanded.is_known and "`" not in inner
         elif char == "\\":
             parts.append(
                 "" if text[position + 1 : position + 2] == "\n" else text[position + 1 : position + 2]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.image_model import ImageModel, InstalledDistribution
 
-__all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
+__all__ = ["TensorFlow", "find_tensorflow", "resolve_tensorflow"]
 
 State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
 """What is known about the TensorFlow in an image.
@@ -41,7 +41,7 @@ class TensorFlow:
     """The version of the Python that it is installed for. None if unknown."""
     installed: InstalledDistribution | None
     """The installation. None if TensorFlow comes with the base image, or if there is none."""
-    pinned: bool
+    is_pinned: bool
     """Whether the requirement or the base image's tag allows only one version."""
     text: str
     """The requirement or the base image, as written."""
@@ -67,10 +67,10 @@ class TensorFlow:
         return f"TensorFlow {self.release.version}" if self.release is not None else self.text
 
 
-def tensorflow_of(subject: ImageModel, compat: Compat) -> TensorFlow:
+def find_tensorflow(subject: ImageModel, compat: Compat) -> TensorFlow:
     """Return the TensorFlow that is installed last, or the one in the base image."""
     if subject.tensorflows:
-        return tensorflow_from(subject.tensorflows[-1], subject, compat)
+        return resolve_tensorflow(subject.tensorflows[-1], subject, compat)
     base = subject.base
     if base.kind in ("official", "ngc"):
         release = compat.release(base.tensorflow) if base.tensorflow else None
@@ -84,7 +84,7 @@ def tensorflow_of(subject: ImageModel, compat: Compat) -> TensorFlow:
     return TensorFlow("none", "tensorflow", None, base.python, None, False, "", base.line)
 
 
-def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compat: Compat) -> TensorFlow:
+def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, compat: Compat) -> TensorFlow:
     """Return the TensorFlow that a requirement installs."""
     requirement = installed.requirement
     specifier = ",".join(
@@ -93,8 +93,8 @@ def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compa
             *(text for text in subject.list_limits(requirement.name) if text != requirement.specifier),
         )
     )
-    specifier = specifier.strip(",") if not requirement.lost_limit else ""
-    pinned = requirement.known and _is_exact(specifier)
+    specifier = specifier.strip(",") if not requirement.redirected_part else ""
+    pinned = requirement.is_known and _is_exact(specifier)
 
     def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
         """Return the TensorFlow of this requirement with the given state and release."""
@@ -105,7 +105,7 @@ def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compa
             installed.python,
             installed,
             pinned,
-            requirement.text + requirement.lost_limit,
+            requirement.text + requirement.redirected_part,
             requirement.line,
             requirement.source,
         )
@@ -113,7 +113,7 @@ def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compa
     distribution = compat.distribution(requirement.name)
     if distribution is not None and distribution.gpu is False:
         return make_tensorflow("cpu")
-    if requirement.name not in ("tensorflow", "tensorflow-gpu") or not requirement.known:
+    if requirement.name not in ("tensorflow", "tensorflow-gpu") or not requirement.is_known:
         return make_tensorflow("unknown")
     releases = [candidate for candidate in compat.releases if candidate.package == requirement.name]
     try:

@@ -45,11 +45,12 @@ from tfdoctor.environment.folder import (
 )
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.record import (
-    HISTORY,
-    STEPS,
-    UNDO,
+    HISTORY_FILE,
+    STEPS_FOLDER,
+    UNDO_FILE,
     History,
     HistoryEntry,
+    add_step,
     check_conflicts,
     compute_changes,
     find_conflicts,
@@ -58,7 +59,6 @@ from tfdoctor.environment.history.record import (
     list_step_numbers,
     read_history,
     read_undo,
-    with_step,
     write_history,
     write_undo,
 )
@@ -68,9 +68,9 @@ from tfdoctor.environment.history.snapshot import (
     MANIFEST,
     JournalError,
     PathChange,
-    PathRow,
     PathState,
     Scope,
+    SnapshotEntry,
     check_path,
     is_derived,
     lstat_below,
@@ -94,7 +94,7 @@ __all__ = [
     "has_pending",
 ]
 
-LOCK, DELETED_STEPS, STAGE, DONE = "lock", "steps.gone", "stage", "done"
+LOCK_FILE, DELETED_STEPS_FOLDER, STAGE_FOLDER, DONE_FILE = "lock", "steps.gone", "stage", "done"
 _RESUME_HINT = (
     "Everything that is needed is kept: the next `tfdoctor fix` or `tfdoctor fix --undo` finishes it first."
 )
@@ -108,7 +108,7 @@ class UndoResult:
     """The steps that were undone, newest first."""
     restored: int
     """The number of restored paths."""
-    kept: tuple[str, ...]
+    unrestored: tuple[str, ...]
     """The paths that were not restored: somebody else changed them, or their old contents are lost."""
 
 
@@ -122,7 +122,7 @@ class Journal:
         """Use `Journal.open` instead."""
         self._prefix = prefix
         self._folder = f"{prefix}/{STATE_FOLDER}"
-        self._steps = f"{self._folder}/{STEPS}"
+        self._steps = f"{self._folder}/{STEPS_FOLDER}"
         self._lock = -1
         self._history = History()
         self._step: Step | None = None
@@ -159,7 +159,7 @@ class Journal:
             if (
                 not is_folder(folder)
                 or read_undo(folder) is not None
-                or os.path.lexists(f"{folder}/{DELETED_STEPS}")
+                or os.path.lexists(f"{folder}/{DELETED_STEPS_FOLDER}")
             ):
                 return ()
             history = read_history(folder)
@@ -248,7 +248,9 @@ class Journal:
         for path in sorted(roots):
             folder, _, name = path.rpartition("/")
             if name.endswith(".py"):
-                for compiled in snapshot.scan(self._prefix, Scope((f"{folder}/__pycache__".lstrip("/"),))):
+                for compiled in snapshot.scan_states(
+                    self._prefix, Scope((f"{folder}/__pycache__".lstrip("/"),))
+                ):
                     if os.path.basename(compiled).startswith(f"{name.removesuffix('.py')}."):
                         roots.add(compiled)
         folders = {
@@ -276,10 +278,10 @@ class Journal:
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
         """Compare the environment with the snapshot, and add the step to history.json. This finishes the step."""
         _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
-        changes = compute_changes(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
+        changes = compute_changes(self._prefix, self._steps, rows, snapshot.scan_states(self._prefix, scope))
         self._give_to_owner(scope, rows)
         entry = replace(entry, changes=len(changes))
-        history = with_step(self._history, entry, changes, rows)
+        history = add_step(self._history, entry, changes, rows)
         self._sync_changes(changes)
         write_history(self._folder, history)
         self._history = history
@@ -287,11 +289,11 @@ class Journal:
             self._delete_unneeded(entry.number)
         return entry
 
-    def _give_to_owner(self, scope: Scope, rows: Mapping[str, PathRow]) -> None:
+    def _give_to_owner(self, scope: Scope, rows: Mapping[str, SnapshotEntry]) -> None:
         """If this process is root, give the paths that the step created to the owners of their folders."""
         if os.geteuid() != 0:
             return
-        for path in sorted(snapshot.scan(self._prefix, scope)):
+        for path in sorted(snapshot.scan_states(self._prefix, scope)):
             if path not in rows or rows[path].state.type == "file":
                 absolute = f"{self._prefix}/{path}"
                 before = rows.get(path)
@@ -317,7 +319,7 @@ class Journal:
         folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
             return
-        write(f"{folder}/{DONE}", b"", private=True)
+        write(f"{folder}/{DONE_FILE}", b"", private=True)
         needed = {change.kept.path for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
         for number_range in (
@@ -350,7 +352,7 @@ class Journal:
         Return (title of the step, number of restored paths, paths that could not be restored).
         """
         title, scope, rows = snapshot.read_snapshot(f"{self._steps}/{number}")
-        changes = snapshot.differences(self._prefix, rows, snapshot.scan(self._prefix, scope))
+        changes = snapshot.find_differences(self._prefix, rows, snapshot.scan_states(self._prefix, scope))
         paths = {change.path for change in changes}
         compiled = {
             path: (entry.state.size, entry.state.mtime_ns)
@@ -359,12 +361,12 @@ class Journal:
         }
         contents = KeptContents(self._steps)
         restorer = Restorer(
-            self._prefix, self._stage, contents, changes, valid_pyc=compiled, exact=scope.whole
+            self._prefix, self._stage, contents, changes, valid_pyc=compiled, exact=scope.is_whole
         )
         restorer.apply()
         self._delete_step(number)
         # A folder that was created for one of the paths is not lost if somebody else uses it by now.
-        lost_paths = [path for path in restorer.unrestored if scope.whole or path in rows]
+        lost_paths = [path for path in restorer.unrestored if scope.is_whole or path in rows]
         return title, sum(not is_derived(path) for path in paths - set(restorer.unrestored)), lost_paths
 
     def _delete_step(self, number: int) -> None:
@@ -401,7 +403,7 @@ class Journal:
                 restorer.stage()
                 write_undo(self._folder, skipped)
         except BaseException:
-            for name in (UNDO, STAGE):
+            for name in (UNDO_FILE, STAGE_FOLDER):
                 with contextlib.suppress(OSError):
                     remove(f"{self._folder}/{name}")
             raise
@@ -415,7 +417,7 @@ class Journal:
     @property
     def _stage(self) -> str:
         """The temporary folder for files that are being restored."""
-        return f"{self._folder}/{STAGE}"
+        return f"{self._folder}/{STAGE_FOLDER}"
 
     def _make_restorer(self, skipped: set[str]) -> Restorer:
         """Return a restorer for all paths of the history except `skipped`."""
@@ -427,23 +429,23 @@ class Journal:
     def _delete_history(self) -> None:
         """Mark the undo as finished with one rename, then delete the journal's files."""
         with contextlib.suppress(FileNotFoundError):
-            os.rename(self._steps, f"{self._folder}/{DELETED_STEPS}")
+            os.rename(self._steps, f"{self._folder}/{DELETED_STEPS_FOLDER}")
         fsync(self._folder)
         self._history = History()
-        for name in (HISTORY, UNDO, DELETED_STEPS):
+        for name in (HISTORY_FILE, UNDO_FILE, DELETED_STEPS_FOLDER):
             remove(f"{self._folder}/{name}")
 
     # -------- recovery
 
     def _recover(self) -> None:
         """Read the history, and resolve the unfinished changes of a killed process."""
-        if os.path.lexists(f"{self._folder}/{DELETED_STEPS}"):
+        if os.path.lexists(f"{self._folder}/{DELETED_STEPS_FOLDER}"):
             self._delete_history()
         self._history = read_history(self._folder)
         undo_paths = read_undo(self._folder)
         for path in (
             self._stage,
-            *(get_unfinished_path(f"{self._folder}/{name}") for name in (HISTORY, UNDO)),
+            *(get_unfinished_path(f"{self._folder}/{name}") for name in (HISTORY_FILE, UNDO_FILE)),
         ):
             remove(path)
         messages = [] if undo_paths is None else [self._finish_undo(undo_paths)]
@@ -508,7 +510,7 @@ class Journal:
             if on_wait is not None:
                 on_wait(_describe_wait(handle))
 
-        self._lock = lock(f"{self._folder}/{LOCK}", make_folder, report_wait)
+        self._lock = lock(f"{self._folder}/{LOCK_FILE}", make_folder, report_wait)
         with contextlib.suppress(OSError):  # on a full disk the process ID is omitted
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -522,9 +524,10 @@ class Journal:
                 with contextlib.suppress(FileNotFoundError):
                     os.rmdir(self._steps)  # fails if there is a step
                 if not any(
-                    os.path.lexists(f"{self._folder}/{name}") for name in (HISTORY, UNDO, DELETED_STEPS)
+                    os.path.lexists(f"{self._folder}/{name}")
+                    for name in (HISTORY_FILE, UNDO_FILE, DELETED_STEPS_FOLDER)
                 ):
-                    os.unlink(f"{self._folder}/{LOCK}")
+                    os.unlink(f"{self._folder}/{LOCK_FILE}")
                     os.rmdir(self._folder)
         finally:
             os.close(self._lock)
@@ -577,9 +580,9 @@ def has_pending(prefix: Path) -> bool:
     with _convert_os_errors(f"{prefix}: the journal of changes cannot be read"):
         if not is_folder(folder):
             return False
-        if os.path.lexists(f"{folder}/{DELETED_STEPS}"):
+        if os.path.lexists(f"{folder}/{DELETED_STEPS_FOLDER}"):
             return False
-        if os.path.lexists(f"{folder}/{UNDO}"):
+        if os.path.lexists(f"{folder}/{UNDO_FILE}"):
             return True
         history = read_history(folder)
         return any(number not in history for number in list_step_numbers(folder))
@@ -631,8 +634,8 @@ def _convert_os_errors(problem: str, *, hint: str = "") -> Iterator[None]:
 def _check_complete(folder: str, history: History) -> None:
     """Raise JournalError if a finished step is missing in the history: it could not be undone."""
     for number in list_step_numbers(folder):
-        step = f"{folder}/{STEPS}/{number}"
-        is_done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")
+        step = f"{folder}/{STEPS_FOLDER}/{number}"
+        is_done = os.path.lexists(f"{step}/{DONE_FILE}") and not os.path.lexists(f"{step}/{MANIFEST}")
         if is_done and number not in history:
-            path, reason = f"{folder}/{HISTORY}", f"step {number} is missing"
+            path, reason = f"{folder}/{HISTORY_FILE}", f"step {number} is missing"
             raise make_damage_error(path, reason)

@@ -1,7 +1,7 @@
 """Read, write and extend the history of an environment, and find conflicts with an undo.
 
 `history.json` lists the finished steps, and every path that they changed: its state before the first step, its state
-after the last step, and the location of its old contents. `with_step` merges another step into the history.
+after the last step, and the location of its old contents. `add_step` merges another step into the history.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tfdoctor.environment.history.snapshot import (
     PathChange,
     PathState,
     are_equal,
-    check_kept,
     check_path,
     check_state,
     is_derived,
     lstat_below,
     make_damage_error,
     make_format_error,
+    parse_kept_file,
     read_json,
     write_json,
 )
@@ -35,9 +35,9 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfdoctor.environment.history.snapshot import PathRow
+    from tfdoctor.environment.history.snapshot import SnapshotEntry
 
-HISTORY, UNDO, STEPS = "history.json", "undo.json", "steps"
+HISTORY_FILE, UNDO_FILE, STEPS_FOLDER = "history.json", "undo.json", "steps"
 """The names of the files and of the folder of steps in `.tfdoctor`."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _MAX_LISTED_PATHS = 10
@@ -77,14 +77,14 @@ class History:
 
 
 def compute_changes(
-    top: str, steps: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]
+    top: str, steps: str, rows: Mapping[str, SnapshotEntry], found: Mapping[str, PathState]
 ) -> list[PathChange]:
     """Return the changes that a step made, with the hashes of both states.
 
     `steps` is the folder of all steps. `rows` are the entries of the snapshot before the step, and `found` is a scan
     after it. Raise OSError if a file cannot be read.
     """
-    contents, changes = KeptContents(steps), snapshot.differences(top, rows, found)
+    contents, changes = KeptContents(steps), snapshot.find_differences(top, rows, found)
     paths_to_hash = {}  # files kept by hard link; "" if somebody wrote into the file
     for change in changes:
         before, kept_file = change.before, change.kept
@@ -95,7 +95,7 @@ def compute_changes(
     current_files = [
         f"{top}/{change.path}" for change in changes if change.after and change.after.type == "file"
     ]
-    hashes = snapshot.digests([*current_files, *filter(None, paths_to_hash.values())])
+    hashes = snapshot.compute_digests([*current_files, *filter(None, paths_to_hash.values())])
     result = []
     for change in changes:
         path, before, after, kept_file = change.path, change.before, change.after, change.kept
@@ -114,7 +114,7 @@ def _is_unchanged(change: PathChange) -> bool:
     """Return whether both states of a path are known to be the same."""
     before = change.before
     is_known = before is None or before.type != "file" or before.sha256 is not None
-    return is_known and are_equal(before, change.after, times=True)
+    return is_known and are_equal(before, change.after, compare_times=True)
 
 
 def _was_at_start(before: PathState | None, state: PathState | None) -> bool:
@@ -124,12 +124,12 @@ def _was_at_start(before: PathState | None, state: PathState | None) -> bool:
     """
     if before is not None and state is not None and before.type == "file" and before.sha256 is None:
         before = before._replace(sha256=state.sha256)
-        return are_equal(before, state, times=True)
+        return are_equal(before, state, compare_times=True)
     return are_equal(before, state)
 
 
-def with_step(
-    history: History, entry: HistoryEntry, found: Iterable[PathChange], rows: Mapping[str, PathRow]
+def add_step(
+    history: History, entry: HistoryEntry, found: Iterable[PathChange], rows: Mapping[str, SnapshotEntry]
 ) -> History:
     """Return the history with one more step.
 
@@ -187,7 +187,7 @@ def find_conflicts(top: str, history: History, kept: KeptContents) -> tuple[list
     one, because it can be undone. Files that Python creates itself are in none.
     """
     real: set[str] = set()
-    hashes = snapshot.digests(_list_files_to_hash(top, history, real))
+    hashes = snapshot.compute_digests(_list_files_to_hash(top, history, real))
     foreign_paths, lost_paths, skipped = [], [], set()
     for path, change in history.changes.items():
         before, after = change.before, change.after
@@ -276,7 +276,7 @@ def list_step_numbers(own: str) -> list[int]:
 
     Raise JournalError if the folder of steps is not a folder, or OSError if it cannot be listed.
     """
-    steps = f"{own}/{STEPS}"
+    steps = f"{own}/{STEPS_FOLDER}"
     if not is_folder(steps):
         if os.path.lexists(steps):
             raise make_damage_error(steps, "not a folder")
@@ -301,7 +301,7 @@ def write_history(own: str, history: History) -> None:
         ],
         "compiled": [[path, *size_mtime] for path, size_mtime in sorted(history.compiled.items())],
     }
-    write_json(f"{own}/{HISTORY}", value)
+    write_json(f"{own}/{HISTORY_FILE}", value)
 
 
 def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
@@ -318,12 +318,12 @@ def read_history(own: str) -> History:
 
     Raise JournalError if the file is damaged or has an older format, or OSError if it cannot be read.
     """
-    history_path = f"{own}/{HISTORY}"
+    history_path = f"{own}/{HISTORY_FILE}"
     try:
         value = read_json(history_path, {"entries", "changes", "compiled"})
     except FileNotFoundError:
         for number in list_step_numbers(own):
-            if lstat_below(own, f"{STEPS}/{number}/record.json") is not None:
+            if lstat_below(own, f"{STEPS_FOLDER}/{number}/record.json") is not None:
                 raise make_format_error(own) from None
         return History()
     try:
@@ -358,7 +358,7 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
         None if state is None else check_state(PathState(**state))
         for state in (change["before"], change["after"])
     )
-    kept_file = check_kept(change["kept"])
+    kept_file = parse_kept_file(change["kept"])
     if kept_file is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
     return PathChange(check_path(change["path"]), before, after, kept_file, change["foreign"])
@@ -366,7 +366,7 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
 
 def write_undo(own: str, left: Iterable[str]) -> None:
     """Record that an undo has begun, and the paths that it does not restore. Raise OSError if that fails."""
-    write_json(f"{own}/{UNDO}", {"left": sorted(left)})
+    write_json(f"{own}/{UNDO_FILE}", {"left": sorted(left)})
 
 
 def read_undo(own: str) -> set[str] | None:
@@ -374,7 +374,7 @@ def read_undo(own: str) -> set[str] | None:
 
     Raise JournalError if undo.json is damaged, or OSError if it cannot be read.
     """
-    undo_path = f"{own}/{UNDO}"
+    undo_path = f"{own}/{UNDO_FILE}"
     try:
         value = read_json(undo_path, {"left"})
     except FileNotFoundError:

@@ -25,17 +25,17 @@ from tfdoctor.environment.folder import (
     sync,
 )
 from tfdoctor.environment.history.snapshot import (
-    SET_ID,
+    SET_ID_BITS,
     KeptFile,
     PathChange,
     PathState,
     Scope,
-    copy,
+    copy_file,
     digest,
     is_derived,
     lstat_below,
     make_hard_link,
-    scan,
+    scan_states,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class KeptContents:
         """Return the path of the file that holds the contents."""
         return f"{self._steps}/{kept.path}"
 
-    def info(self, kept: KeptFile) -> os.stat_result | None:
+    def get_info(self, kept: KeptFile) -> os.stat_result | None:
         """Return the lstat result of the kept file; None if it does not exist or is not a regular file."""
         info = lstat_below(self._steps, kept.path, self._real)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
@@ -64,7 +64,7 @@ class KeptContents:
 
         They are not if somebody wrote into the file through a hard link.
         """
-        info = self.info(kept) if kept is not None else None
+        info = self.get_info(kept) if kept is not None else None
         if kept is None or info is None or info.st_size != before.size:
             return False
         return info.st_mtime_ns == before.mtime_ns or (
@@ -135,7 +135,7 @@ class Restorer:
         staged_path = f"{self._stage_folder}/{len(self._staged_paths)}"
         remove(staged_path)
         if not make_hard_link(self._contents.get_path(kept_file), staged_path):
-            copy(self._contents.get_path(kept_file), staged_path)
+            copy_file(self._contents.get_path(kept_file), staged_path)
             fsync(staged_path)
         self._staged_paths[change.path] = staged_path
         return staged_path
@@ -327,7 +327,7 @@ class Restorer:
                 self._remove(path)
             self._record_unrestored(path)
             return
-        kept_info = self._contents.info(kept_file)
+        kept_info = self._contents.get_info(kept_file)
         if current_info is not None and kept_info is not None and os.path.samestat(current_info, kept_info):
             # It is the same file: renaming a hard link onto another link to that file does nothing.
             self._set_mode_and_mtime(self._resolve(path), current_info, before)
@@ -343,7 +343,7 @@ class Restorer:
         """
         if info.st_mtime_ns != before.mtime_ns:
             os.utime(absolute, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
-        mode = before.mode & ~(SET_ID & ~info.st_mode)
+        mode = before.mode & ~(SET_ID_BITS & ~info.st_mode)
         if stat.S_IMODE(info.st_mode) != mode:
             os.chmod(absolute, mode)
 
@@ -365,4 +365,4 @@ class Restorer:
 
 def list_blocking_paths(top: str, folder: str, known: Collection[str]) -> list[str]:
     """Return the paths in a folder that are neither in `known` nor created by Python itself."""
-    return [path for path in scan(top, Scope((folder,))) if path not in known and not is_derived(path)]
+    return [path for path in scan_states(top, Scope((folder,))) if path not in known and not is_derived(path)]

@@ -35,12 +35,12 @@ from tfdoctor.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-FORMAT = 2
+FORMAT_VERSION = 2
 """The format version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
 FILES, MANIFEST = "files", "manifest.json"
 REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders of an environment whose files are rewritten in place: the first line of scripts, and conda's history."""
-SITE = frozenset({"site-packages", "dist-packages"})
+SITE_FOLDER_NAMES = frozenset({"site-packages", "dist-packages"})
 """The names of folders for packages."""
 MAX_COPY_BYTES, MAX_SITE_COPY_BYTES, MAX_NAMED_COPY_BYTES = 1 << 20, 64 << 10, 16 << 20
 """The largest sizes in bytes of files that are copied.
@@ -54,7 +54,7 @@ LINK_ERRNOS = frozenset(
 """The errors of a file system that cannot link a file: it is copied instead."""
 MAX_JSON_BYTES = 512 << 20
 """The largest size in bytes of a JSON file that is read."""
-SET_ID = stat.S_ISUID | stat.S_ISGID
+SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
 """The set-user-ID and set-group-ID bits of a mode."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -97,7 +97,7 @@ class KeptFile(NamedTuple):
         return f"{self.step}/{FILES}/{self.number // 1000}/{self.number}"
 
 
-class PathRow(NamedTuple):
+class SnapshotEntry(NamedTuple):
     """The entry of a path in a snapshot.
 
     Only copied files have a hash, because hashing the linked ones would mean reading several gigabytes.
@@ -131,7 +131,7 @@ class Scope(NamedTuple):
     """The folders above the roots, without their content."""
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether the scope is the whole environment."""
         return "" in self.roots
 
@@ -142,7 +142,7 @@ class Snapshot(NamedTuple):
     title: str
     """The title of the step, for a message if the step is found unfinished."""
     scope: Scope
-    rows: dict[str, PathRow]
+    entries: dict[str, SnapshotEntry]
     """The entries by path."""
 
 
@@ -151,7 +151,11 @@ class Snapshot(NamedTuple):
 
 def write_json(path: str, value: dict[str, Any]) -> None:
     """Write a JSON file atomically, with the format version. Raise OSError if that fails."""
-    write(path, json.dumps({"schema_version": FORMAT, **value}, separators=(",", ":")).encode(), private=True)
+    write(
+        path,
+        json.dumps({"schema_version": FORMAT_VERSION, **value}, separators=(",", ":")).encode(),
+        private=True,
+    )
 
 
 def read_json(path: str, keys: set[str]) -> dict[str, Any]:
@@ -170,12 +174,12 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
         except (ValueError, RecursionError) as error:
             raise make_damage_error(path, "not JSON") from error
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if type(version) is int and version > FORMAT:
+    if type(version) is int and version > FORMAT_VERSION:
         message = f"{path}: written by a newer tfdoctor"
         raise JournalError(message, hint="Upgrade tfdoctor: `pip install --upgrade tfdoctor`.")
     if version == 1:
         raise make_format_error(path)
-    if version != FORMAT or set(value) != {"schema_version", *keys}:
+    if version != FORMAT_VERSION or set(value) != {"schema_version", *keys}:
         raise make_damage_error(path, "not what tfdoctor writes")
     return dict(value)
 
@@ -233,7 +237,7 @@ def digest(path: str) -> str:
         return total.hexdigest()
 
 
-def digests(paths: Iterable[str]) -> dict[str, str]:
+def compute_digests(paths: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each path, computed by up to four threads.
 
     Files that no longer exist are omitted.
@@ -280,7 +284,7 @@ def read_state(top: str, path: str, real: set[str] | None = None) -> PathState |
         return None
 
 
-def scan(top: str, scope: Scope) -> dict[str, PathState]:
+def scan_states(top: str, scope: Scope) -> dict[str, PathState]:
     """Return the state of every path in the scope that exists, by path."""
     states: dict[str, PathState] = {}
     pending: list[str] = []
@@ -318,9 +322,9 @@ def scan(top: str, scope: Scope) -> dict[str, PathState]:
 
 def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
     """Return whether a file has to be copied instead of linked, because programs may write into it."""
-    if state.mode & SET_ID:
+    if state.mode & SET_ID_BITS:
         return False  # a copy would lose the bits, or give too many permissions
-    if not scope.whole:
+    if not scope.is_whole:
         return state.size <= MAX_NAMED_COPY_BYTES
     if state.size > MAX_COPY_BYTES:
         return False
@@ -329,11 +333,11 @@ def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
         path.split("/", 1)[0] in REWRITTEN_FOLDERS
         or path == "pyvenv.cfg"
         or name.endswith(".pth")
-        or (state.size <= MAX_SITE_COPY_BYTES and folder.rpartition("/")[2] in SITE)
+        or (state.size <= MAX_SITE_COPY_BYTES and folder.rpartition("/")[2] in SITE_FOLDER_NAMES)
     )
 
 
-def copy(source: str, target: str) -> PathState:
+def copy_file(source: str, target: str) -> PathState:
     """Copy a file with its mode, mtime and extended attributes, but without the set-ID bits.
 
     If this process is root, the owner is copied too. Return the state of the source, with its hash and inode. Raise
@@ -351,7 +355,7 @@ def copy(source: str, target: str) -> PathState:
                 size += len(block)
             if os.geteuid() == 0:
                 os.fchown(target_fd, info.st_uid, info.st_gid)
-            os.fchmod(target_fd, stat.S_IMODE(info.st_mode) & ~SET_ID)
+            os.fchmod(target_fd, stat.S_IMODE(info.st_mode) & ~SET_ID_BITS)
             copy_attributes(source_fd, target_fd)
     os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
     mode = stat.S_IMODE(info.st_mode)
@@ -378,14 +382,14 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
     `top` is the environment, and `folder` has the form `…/steps/N`. Raise OSError if that fails.
     """
     steps, _, step = folder.rpartition("/")
-    content_folders, copied_paths, rows = [f"{folder}/{FILES}"], list[str](), dict[str, PathRow]()
+    content_folders, copied_paths, rows = [f"{folder}/{FILES}"], list[str](), dict[str, SnapshotEntry]()
     copied_by_inode: dict[int, tuple[PathState, str]] = {}
     """The state and copy of each copied file, by inode: other names of the same file link to the copy."""
     os.mkdir(content_folders[0], 0o700)
     count = 0
-    for path, state in scan(top, scope).items():
+    for path, state in scan_states(top, scope).items():
         if state.type != "file":
-            rows[path] = PathRow(state, None)
+            rows[path] = SnapshotEntry(state, None)
             continue
         if count % 1000 == 0:
             content_folders.append(f"{folder}/{FILES}/{count // 1000}")
@@ -395,14 +399,14 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
         with contextlib.suppress(FileNotFoundError):  # deleted during the scan
             if _needs_copy(path, state, scope) or not make_hard_link(source, target):
                 if state.inode in copied_by_inode and make_hard_link(copied_by_inode[state.inode][1], target):
-                    rows[path] = PathRow(copied_by_inode[state.inode][0], kept_file)
+                    rows[path] = SnapshotEntry(copied_by_inode[state.inode][0], kept_file)
                 else:
-                    state_of_copy = copy(source, target)  # this state is newer than that of the scan
-                    rows[path] = PathRow(state_of_copy, kept_file)
+                    state_of_copy = copy_file(source, target)  # this state is newer than that of the scan
+                    rows[path] = SnapshotEntry(state_of_copy, kept_file)
                     copied_by_inode[state_of_copy.inode] = state_of_copy, target
                     copied_paths.append(target)
             else:
-                rows[path] = PathRow(state, kept_file)
+                rows[path] = SnapshotEntry(state, kept_file)
         count += 1
     sync((*copied_paths, *content_folders))
     value = {
@@ -427,7 +431,7 @@ def read_snapshot(folder: str) -> Snapshot:
         )
         rows = {}
         for path, state, kept_file in value["rows"]:
-            entry = PathRow(check_state(PathState(*state)), check_kept(kept_file))
+            entry = SnapshotEntry(check_state(PathState(*state)), parse_kept_file(kept_file))
             if (entry.kept is None) != (entry.state.type != "file"):
                 raise make_damage_error(manifest_path, "a file without bytes")
             rows[check_path(path)] = entry
@@ -456,7 +460,7 @@ def _are_valid_integers(*numbers: object) -> bool:
     return all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
 
 
-def check_kept(value: object) -> KeptFile | None:
+def parse_kept_file(value: object) -> KeptFile | None:
     """Parse the location of kept contents; return None for None.
 
     Raise ValueError or TypeError if it is not valid.
@@ -497,7 +501,9 @@ def check_state(state: PathState) -> PathState:
 # ---------------------------------------------------------------- comparison
 
 
-def differences(top: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]) -> list[PathChange]:
+def find_differences(
+    top: str, rows: Mapping[str, SnapshotEntry], states: Mapping[str, PathState]
+) -> list[PathChange]:
     """Return the changes between a snapshot and the current states, sorted by path.
 
     `rows` are the entries of the snapshot, and `found` the states of a scan. Files that the snapshot copied are hashed,
@@ -507,13 +513,13 @@ def differences(top: str, rows: Mapping[str, PathRow], found: Mapping[str, PathS
         f"{top}/{path}"
         for path, entry in rows.items()
         if entry.state.sha256 is not None
-        and path in found
-        and (found[path].type, found[path].size) == (entry.state.type, entry.state.size)
+        and path in states
+        and (states[path].type, states[path].size) == (entry.state.type, entry.state.size)
     ]
-    hashes = digests(paths_to_hash)
+    hashes = compute_digests(paths_to_hash)
     changes = []
-    for path in sorted(rows.keys() | found.keys()):
-        entry, current = rows.get(path), found.get(path)
+    for path in sorted(rows.keys() | states.keys()):
+        entry, current = rows.get(path), states.get(path)
         if (
             entry is None
             or current is None
@@ -541,12 +547,17 @@ def _is_same_state(before: PathState, current: PathState, sha256: str | None) ->
     return before.inode == current.inode if before.sha256 is None else before.sha256 == sha256
 
 
-def are_equal(one: PathState | None, other: PathState | None, *, times: bool = False) -> bool:
+def are_equal(first: PathState | None, second: PathState | None, *, compare_times: bool = False) -> bool:
     """Return whether two states are the same. The mtimes of files are compared only if `times` is true."""
-    if one is None or other is None:
-        return one is other
-    if (one.type, one.size, one.sha256, one.target) != (other.type, other.size, other.sha256, other.target):
+    if first is None or second is None:
+        return first is second
+    if (first.type, first.size, first.sha256, first.target) != (
+        second.type,
+        second.size,
+        second.sha256,
+        second.target,
+    ):
         return False
-    if times and one.type == "file" and one.mtime_ns != other.mtime_ns:
+    if compare_times and first.type == "file" and first.mtime_ns != second.mtime_ns:
         return False
-    return one.type == "link" or one.mode == other.mode
+    return first.type == "link" or first.mode == second.mode

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.conda_names import CondaNames
 
-__all__ = ["conda_specifier", "read_environment"]
+__all__ = ["convert_conda_constraint", "read_environment"]
 
 _IGNORED_KEYS = frozenset({"name", "channels", "prefix", "platforms", "variables", "channel_priority"})
 """Top-level keys without requirements."""
@@ -40,10 +40,10 @@ _CONDA_ONLY_NAME = re.compile(
 )
 
 
-def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
+def read_environment(text: str, path: Path, read_text: Callable[[Path], str]) -> RequirementFile:
     """Return the requirements in the text of an environment.yml.
 
-    `path` is the path of the file, and `text_of` returns the text of a file that its `pip:` list includes. Raise
+    `path` is the path of the file, and `read_text` returns the text of a file that its `pip:` list includes. Raise
     UsageError if the file cannot be used.
     """
     display_path = clean_line(str(path))
@@ -56,12 +56,12 @@ def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> R
     entries = _parse_entries(text, display_path)
     for entry in entries:
         location = f"{display_path}, line {entry.line}"
-        if entry.inside == "pip":
+        if entry.list_name == "pip":
             pip_lines.append((location, entry.text))
             continue
         name, specifier = _parse_spec(entry.text, location, conda_names)
         if name == "python":
-            result.pythons.append(_parse_python_condition(specifier, location, result))
+            result.python_conditions.append(_parse_python_condition(specifier, location, result))
         elif _CUDA_NAME.fullmatch(name):
             cuda_names.append(name)
         elif name == "pip":
@@ -78,7 +78,7 @@ def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> R
             conda_only_names.append(name)
         else:
             unknown_names.append(name)
-    add_lines(pip_lines, path, result, text_of)
+    add_lines(pip_lines, path, result, read_text)
     if cuda_names:
         result.notes.append(
             f"{display_path}: {', '.join(cuda_names)} left out: CUDA and cuDNN come with the plan, as NVIDIA wheels."
@@ -145,10 +145,10 @@ def _parse_spec(text: str, location: str, conda_names: CondaNames) -> tuple[str,
     name = match[1].lower()
     known_names = {name, canonicalize_name(name)} & (conda_names.same | {*conda_names.other})
     name = name if name in known_names or not known_names else known_names.pop()
-    return name, conda_specifier(match[2].strip(), location)
+    return name, convert_conda_constraint(match[2].strip(), location)
 
 
-def conda_specifier(text: str, where: str) -> str:
+def convert_conda_constraint(text: str, location: str) -> str:
     """Return a conda version constraint as a PEP 440 specifier.
 
     `=1.2` becomes `==1.2.*`, `1.2.3 py39_0` becomes `==1.2.3`, and `*` becomes "". `where` is the location for
@@ -158,18 +158,18 @@ def conda_specifier(text: str, where: str) -> str:
     if text in ("", "*"):
         return ""
     if "|" in text or "[" in text:
-        msg = f"{where}: `{clean_line(text)}` allows one of several; name one of them."
+        msg = f"{location}: `{clean_line(text)}` allows one of several; name one of them."
         raise UsageError(msg)
     if text[0] not in "=!<>~":  # "1.2.3", "1.2.3 py39_0"
         text = f"=={text.split(maxsplit=1)[0]}"
     elif re.match(r"==?[^=<>!~,\s]+=", text):  # "=1.2.3=py39_0" from an export means exactly this version
         text = f"=={text.lstrip('=').partition('=')[0]}"
-    clauses = [_convert_clause(clause.strip(), text, where) for clause in text.split(",")]
+    clauses = [_convert_clause(clause.strip(), text, location) for clause in text.split(",")]
     joined = ",".join(clause for clause in clauses if clause)
     try:
         SpecifierSet(joined)
     except InvalidSpecifier as error:
-        raise _make_syntax_error(text, where) from error
+        raise _make_syntax_error(text, location) from error
     return joined
 
 
@@ -207,7 +207,7 @@ class _CondaEntry:
 
     line: int
     """The line number."""
-    inside: str
+    list_name: str
     """The list that contains the entry: `"conda"` or `"pip"`."""
     text: str
 

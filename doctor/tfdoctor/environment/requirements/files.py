@@ -26,7 +26,7 @@ _IGNORED_OPTIONS = frozenset({"--require-hashes"})
 def read_requirements(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
     """Return the requirements in a file and in all files that it includes.
 
-    `text_of` returns the text of a file. Raise UsageError if a file cannot be read or has a line that cannot be used.
+    `read_text` returns the text of a file. Raise UsageError if a file cannot be read or has a line that cannot be used.
     """
     part = RequirementFile()
     _load_file(path, part, text_of, set(), is_constraint=False, quote=True)
@@ -34,10 +34,10 @@ def read_requirements(path: Path, text_of: Callable[[Path], str]) -> Requirement
 
 
 def add_lines(
-    rows: Iterable[tuple[str, str]],
+    lines: Iterable[tuple[str, str]],
     including_file: Path,
-    part: RequirementFile,
-    text_of: Callable[[Path], str],
+    result: RequirementFile,
+    read_text: Callable[[Path], str],
 ) -> None:
     """Add requirement lines from a file in another format to `part`.
 
@@ -45,10 +45,10 @@ def add_lines(
     Raise UsageError if a line cannot be used.
     """
     _add_lines(
-        rows,
+        lines,
         including_file,
-        part,
-        text_of,
+        result,
+        read_text,
         {(_resolve_path(including_file), False)},
         is_constraint=False,
         quote=True,

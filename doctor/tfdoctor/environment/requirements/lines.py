@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_LINES",
-    "Item",
+    "RequirementItem",
     "is_tensorflow",
     "join_lines",
     "parse_line",
@@ -44,7 +44,7 @@ _TENSORFLOW_NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RequirementItem:
     """A parsed requirement line and its location."""
 
     requirement: Requirement
@@ -133,7 +133,7 @@ def _check_line(text: str, location: str) -> str | None:
     return item.line if item is not None else None
 
 
-def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
+def parse_line(row: str, location: str, *, quote: bool = True) -> RequirementItem | None:
     """Parse a line of a requirements file; return None if it is empty.
 
     `where` is the location for messages. Raise UsageError if the line is not a requirement that can be used. The error
@@ -145,16 +145,16 @@ def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
     hashes = _HASH.findall(row[:_MAX_HASHED_LINE_CHARS])
     requirement_text = _HASH.sub("", row[:_MAX_HASHED_LINE_CHARS]).strip()
     if len(requirement_text) > _MAX_LINE_CHARS or len(row) > _MAX_HASHED_LINE_CHARS or not row.isprintable():
-        msg = f"{where}: this is not a requirement."
+        msg = f"{location}: this is not a requirement."
         raise UsageError(msg)
     quoted = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"
     if requirement_text.startswith("-"):
-        msg = f"{where}: {quoted} is an option of pip, which these lines cannot have here."
+        msg = f"{location}: {quoted} is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_suggest_option(requirement_text))
     if requirement_text.startswith((".", "/", "~")) or (
         requirement_text.endswith((".whl", ".tar.gz", ".zip")) and "@" not in requirement_text
     ):
-        msg = f"{where}: {quoted} is a file of this machine; only what an index has can be taken."
+        msg = f"{location}: {quoted} is a file of this machine; only what an index has can be taken."
         raise UsageError(
             msg, hint="Publish it to an index (--index), or add it with a Dockerfile of your own on top."
         )
@@ -166,11 +166,11 @@ def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
         RecursionError,
     ) as error:
         reason = f": {clean_line(str(error).splitlines()[0])}" if quote else "."
-        msg = f"{where}: {quoted} is not a requirement{reason}"
+        msg = f"{location}: {quoted} is not a requirement{reason}"
         raise UsageError(msg, hint="NAME, NAME==1.2 or NAME>=1,<2, one on a line.") from error
     if requirement.url is not None:
-        _check_url(requirement.url, where)
-    return Item(requirement, where, tuple(hashes))
+        _check_url(requirement.url, location)
+    return RequirementItem(requirement, location, tuple(hashes))
 
 
 def _check_url(url: str, location: str) -> None:

@@ -14,14 +14,14 @@ from packaging.utils import canonicalize_name
 from tfdoctor import versions
 from tfdoctor.environment.requirements.lines import parse_line
 from tfdoctor.environment.requirements.models import Condition, RequirementFile, is_marker_true
-from tfdoctor.environment.requirements.project import load_toml, poetry_specifier
+from tfdoctor.environment.requirements.project import convert_poetry_constraint, load_toml
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tfdoctor.environment.requirements.lines import Item
+    from tfdoctor.environment.requirements.lines import RequirementItem
 
 __all__ = ["Graph", "parse_poetry", "parse_uv"]
 
@@ -85,7 +85,7 @@ class Graph:
             nodes_by_name.setdefault(node.name, []).append(node)
         return nodes_by_name
 
-    def items(self, marker_environment: Mapping[str, str]) -> Iterator[Item]:
+    def iter_items(self, marker_environment: Mapping[str, str]) -> Iterator[RequirementItem]:
         """Yield the pins that are needed in a marker environment.
 
         Raise UsageError if one is not a valid requirement.
@@ -226,7 +226,11 @@ def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> li
     if not isinstance(text, str) or "|" in text:
         return []
     try:
-        return [Condition(SpecifierSet(poetry_specifier(text, location) if is_poetry else text), location)]
+        return [
+            Condition(
+                SpecifierSet(convert_poetry_constraint(text, location) if is_poetry else text), location
+            )
+        ]
     except InvalidSpecifier as error:
         msg = f"{location}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
@@ -272,7 +276,7 @@ def parse_uv(text: str, display_path: str) -> RequirementFile:
     local_nodes = [node for node in nodes if node.local]
     graph_roots = tuple(roots) if local_nodes and roots else None
     result = RequirementFile(notes=notes, graphs=[Graph(display_path, tuple(nodes), graph_roots)])
-    result.pythons += _parse_python_conditions(
+    result.python_conditions += _parse_python_conditions(
         document.get("requires-python"), f"{display_path}, requires-python", is_poetry=False
     )
     return result
@@ -344,7 +348,7 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
             )
         )
     result.graphs.append(Graph(display_path, tuple(nodes), None))
-    result.pythons += _parse_python_conditions(
+    result.python_conditions += _parse_python_conditions(
         metadata.get("python-versions"), f"{display_path}, python-versions", is_poetry=True
     )
     return result

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from packaging.markers import Marker
     from packaging.specifiers import SpecifierSet
 
-    from tfdoctor.environment.requirements.lines import Item
+    from tfdoctor.environment.requirements.lines import RequirementItem
     from tfdoctor.environment.requirements.locked import Graph
 
 __all__ = ["MAX_FILES", "Condition", "RequirementFile", "is_marker_true"]
@@ -27,7 +27,7 @@ class Condition:
     """A version constraint, and its location in a file."""
 
     specifier: SpecifierSet
-    marker_environment: str
+    location: str
     """The location of the condition, for messages: `"requirements.txt, line 3"`."""
 
 
@@ -35,10 +35,10 @@ class Condition:
 class RequirementFile:
     """The requirements in one file and in the files that it includes."""
 
-    items: list[Item] = field(default_factory=list)
-    constraints: list[Item] = field(default_factory=list)
+    items: list[RequirementItem] = field(default_factory=list)
+    constraints: list[RequirementItem] = field(default_factory=list)
     """Constraints: they restrict versions, but do not cause a package to be installed."""
-    pythons: list[Condition] = field(default_factory=list)
+    python_conditions: list[Condition] = field(default_factory=list)
     """Conditions on the Python version."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about lines that were left out or replaced."""
@@ -46,7 +46,7 @@ class RequirementFile:
     """Dependency graphs of lock files: the Python version decides which of their packages are needed."""
 
 
-def is_marker_true(marker: Marker | None, where: Mapping[str, str]) -> bool:
+def is_marker_true(marker: Marker | None, marker_environment: Mapping[str, str]) -> bool:
     """Return whether a marker is true in a marker environment.
 
     Return True also if there is no marker (None), or if it cannot be evaluated.
@@ -54,6 +54,6 @@ def is_marker_true(marker: Marker | None, where: Mapping[str, str]) -> bool:
     if marker is None:
         return True
     try:
-        return marker.evaluate(dict(where))
+        return marker.evaluate(dict(marker_environment))
     except (UndefinedComparison, UndefinedEnvironmentName, KeyError, ValueError):
         return True

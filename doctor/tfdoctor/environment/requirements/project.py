@@ -16,7 +16,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["load_toml", "poetry_specifier", "read_project"]
+__all__ = ["convert_poetry_constraint", "load_toml", "read_project"]
 
 _VERSION = r"v?[0-9]+(?:\.[0-9]+){0,6}(?:[-_.]?(?:a|b|c|rc|alpha|beta|dev|post|pre)[-_.]?[0-9]*)?"
 # A clause with poetry's own operators, `^1.2` or `~1.2`.
@@ -46,7 +46,7 @@ def read_project(text: str, display_path: str) -> RequirementFile:
     )
     result = RequirementFile()
     if isinstance(project.get("requires-python"), str):
-        result.pythons.append(
+        result.python_conditions.append(
             _parse_python_condition(project["requires-python"], f"{display_path}, requires-python")
         )
     dependencies = project.get("dependencies")
@@ -113,7 +113,9 @@ def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result:
         location = f"{section}, {clean_line(str(name), limit=80)}"
         if name.lower() == "python":
             if isinstance(value, str):
-                result.pythons.append(_parse_python_condition(poetry_specifier(value, location), location))
+                result.python_conditions.append(
+                    _parse_python_condition(convert_poetry_constraint(value, location), location)
+                )
             continue
         for alternative in value if isinstance(value, list) else [value]:
             table = {"version": alternative} if isinstance(alternative, str) else _as_table(alternative)
@@ -144,7 +146,7 @@ def _format_requirement(name: str, table: dict[str, Any], location: str) -> str:
     elif "url" in table:
         requirement += f" @ {table['url']}"
     elif isinstance(table.get("version"), str):
-        requirement += poetry_specifier(table["version"], location)
+        requirement += convert_poetry_constraint(table["version"], location)
     else:
         msg = f"{location}: no version is named."
         raise UsageError(msg)
@@ -157,7 +159,7 @@ def _iter_markers(table: dict[str, Any], location: str) -> Iterator[str]:
     if isinstance(table.get("markers"), str):
         yield f"({table['markers']})"
     if isinstance(table.get("python"), str):
-        for clause in poetry_specifier(table["python"], location).split(","):
+        for clause in convert_poetry_constraint(table["python"], location).split(","):
             match = re.fullmatch(r"(<=|>=|==|!=|~=|<|>)(.+)", clause)
             if match is not None:
                 has_patch = match[2].removesuffix(".*").count(".") > 1
@@ -171,21 +173,21 @@ def _add_minor(version: str) -> str:
     return version if "." in version else f"{version}.0"
 
 
-def poetry_specifier(text: str, where: str) -> str:
+def convert_poetry_constraint(text: str, location: str) -> str:
     """Return a poetry version constraint as a PEP 440 specifier: `>=1.2,<2.0` for `^1.2`, "" for `*`.
 
     `where` is the location for messages. Raise UsageError if the constraint allows alternatives or is not valid.
     """
     text = text.strip()
     if "|" in text:
-        msg = f"{where}: `{clean_line(text)}` allows one of several; name one of them."
+        msg = f"{location}: `{clean_line(text)}` allows one of several; name one of them."
         raise UsageError(msg)
     clauses = [clause for part in text.split(",") for clause in _split_clauses(part)]
     specifiers = [specifier for clause in clauses if (specifier := _parse_constraint(clause))]
     try:
         SpecifierSet(",".join(specifiers))
     except InvalidSpecifier as error:
-        msg = f"{where}: `{clean_line(text)}` is not a set of versions."
+        msg = f"{location}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
     return ",".join(specifiers)
 

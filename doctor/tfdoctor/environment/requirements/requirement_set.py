@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
-from tfdoctor.environment.requirements.lines import Item, is_tensorflow
+from tfdoctor.environment.requirements.lines import RequirementItem, is_tensorflow
 from tfdoctor.environment.requirements.models import Condition, RequirementFile, is_marker_true
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
@@ -46,7 +46,7 @@ class PythonRequirements:
     lines: tuple[str, ...] = ()
     """Requirement lines for packages other than TensorFlow."""
     constraints: tuple[str, ...] = ()
-    tensorflow: tuple[Condition, ...] = ()
+    tensorflow_conditions: tuple[Condition, ...] = ()
     """Conditions on the version of TensorFlow; empty if the files do not require it."""
     notes: tuple[str, ...] = ()
     """Sentences for the user about lines that were left out or replaced."""
@@ -56,36 +56,39 @@ class PythonRequirements:
 class RequirementSet:
     """The requirements of all files."""
 
-    parts: tuple[RequirementFile, ...] = ()
+    files: tuple[RequirementFile, ...] = ()
 
     @property
-    def pythons(self) -> tuple[Condition, ...]:
+    def python_conditions(self) -> tuple[Condition, ...]:
         """The conditions on the Python version."""
-        return tuple(condition for part in self.parts for condition in part.pythons)
+        return tuple(condition for part in self.files for condition in part.python_conditions)
 
     @property
     def has_tensorflow(self) -> bool:
         """Whether a file requires TensorFlow, even if only for some Python versions."""
-        items = [item for part in self.parts for item in part.items]
-        locked_names = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
+        items = [item for part in self.files for item in part.items]
+        locked_names = [node.name for part in self.files for graph in part.graphs for node in graph.nodes]
         return any(is_tensorflow(name) for name in [*(item.name for item in items), *locked_names])
 
     @property
     def depends_on_python(self) -> bool:
         """Whether the required TensorFlow may depend on the Python version."""
-        items = [item for part in self.parts for item in (*part.items, *part.constraints)]
+        items = [item for part in self.files for item in (*part.items, *part.constraints)]
         has_marker = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in items)
-        return has_marker or any(part.graphs for part in self.parts)
+        return has_marker or any(part.graphs for part in self.files)
 
-    def allows(self, python: str) -> bool:
+    def allows_python(self, python: str) -> bool:
         """Return whether a Python version such as `"3.11"` or `"3.11.7"` meets the conditions.
 
         A minor version meets them if one of its patch releases does.
         """
         has_patch = python.count(".") > 1
         patches = [python] if has_patch else [f"{python}.{patch}" for patch in range(50)]
-        return not self.pythons or any(
-            all(condition.specifier.contains(version, prereleases=True) for condition in self.pythons)
+        return not self.python_conditions or any(
+            all(
+                condition.specifier.contains(version, prereleases=True)
+                for condition in self.python_conditions
+            )
             for version in patches
         )
 
@@ -99,10 +102,10 @@ class RequirementSet:
         tensorflow: list[Condition] = []
         notes: list[str] = []
         marker_environment = make_marker_environment(python)
-        for part in self.parts:
+        for part in self.files:
             items = [
                 *part.items,
-                *(item for graph in part.graphs for item in graph.items(marker_environment)),
+                *(item for graph in part.graphs for item in graph.iter_items(marker_environment)),
             ]
             for item, is_constraint in (
                 *((requirement, False) for requirement in items),
@@ -125,11 +128,11 @@ class RequirementSet:
 
 
 def _get_tensorflow_condition(
-    item: Item, marker_environment: Mapping[str, str], notes: list[str]
+    item: RequirementItem, marker_environment: Mapping[str, str], notes: list[str]
 ) -> Condition | None:
     """Return the condition on TensorFlow's version; None if the line's marker is false.
 
-    A note is added to `notes` if another name is replaced by `tensorflow`. Raise UsageError if the line names an
+    A note is added to `notes` if another name is replaced by `tensorflow_conditions`. Raise UsageError if the line names an
     address, or a TensorFlow distribution that is not supported.
     """
     if not is_marker_true(item.requirement.marker, marker_environment):
@@ -200,12 +203,12 @@ def _strip_cuda_suffix(name: str) -> str:
 # ---------------------------------------------------------------- files
 
 
-def read_requirement_files(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
+def read_requirement_files(files: Sequence[Path], read_text: Callable[[Path], str]) -> RequirementSet:
     """Return the requirements in several files.
 
-    `text_of` returns the text of a file. Raise UsageError if a file cannot be read or used.
+    `read_text` returns the text of a file. Raise UsageError if a file cannot be read or used.
     """
-    return RequirementSet(tuple(_load_file(path, text_of) for path in files))
+    return RequirementSet(tuple(_load_file(path, read_text) for path in files))
 
 
 # The advice for each file that is not supported, by its name in lower case.

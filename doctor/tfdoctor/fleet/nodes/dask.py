@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tfdoctor.errors import Error, install_hint
+from tfdoctor.errors import Error, make_install_command
 from tfdoctor.fleet.nodes import remote
 from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
@@ -46,7 +46,9 @@ class DaskEngine:
             cloudpickle: Any = importlib.import_module("cloudpickle")
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
-            raise Error("Dask is not installed beside tfdoctor.", hint=install_hint("distributed")) from None
+            raise Error(
+                "Dask is not installed beside tfdoctor.", hint=make_install_command("distributed")
+            ) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()
         try:

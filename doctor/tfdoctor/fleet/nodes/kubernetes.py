@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tfdoctor.errors import Error, UsageError, install_hint
+from tfdoctor.errors import Error, UsageError, make_install_command
 from tfdoctor.fleet.nodes.manifests import (
     LABEL,
     REQUESTS_NOTE,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KubernetesEngine", "format_manifest"]
 
-NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+NAMESPACE_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 """Valid name of a namespace."""
-IMAGE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
+IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
 """Name of an image, with tag or digest."""
 GRACE_S = 60.0
 """Seconds beyond the deadline that placing a pod, pulling its image and reading its log may take."""
@@ -50,10 +50,10 @@ FATAL_WAIT_REASONS = (
 
 def check_image(namespace: str, image: str | None) -> str:
     """Return the image name. Raise UsageError if it or the namespace is invalid."""
-    if NAMESPACE.fullmatch(namespace) is None:
+    if NAMESPACE_PATTERN.fullmatch(namespace) is None:
         msg = f"--kubernetes: {clean_line(namespace, limit=80)!r} is no name of a namespace."
         raise UsageError(msg)
-    if image is None or IMAGE.fullmatch(image) is None:
+    if image is None or IMAGE_PATTERN.fullmatch(image) is None:
         raise UsageError(
             "--kubernetes needs --image: one with Python 3.10 or later; its Python is what is examined.",
             hint="--image tensorflow/tensorflow:2.20.0-gpu",
@@ -93,7 +93,7 @@ class KubernetesEngine:
             config: Any = importlib.import_module("kubernetes.config")
         except ImportError:
             msg = "the client for Kubernetes is not installed beside tfdoctor."
-            raise Error(msg, hint=install_hint("kubernetes")) from None
+            raise Error(msg, hint=make_install_command("kubernetes")) from None
         try:
             config.load_config()
         except config.ConfigException as error:

@@ -25,7 +25,7 @@ LABEL = "tfdoctor.dev/run"
 """Label with the name of the run that all its objects have."""
 PART_BYTES = 900_000
 """Bytes of the file in one ConfigMap, which can hold 1 MiB at most."""
-GPU = "nvidia.com/gpu"
+GPU_RESOURCE = "nvidia.com/gpu"
 """Resource of NVIDIA's device plugin."""
 NOBODY_UID = 65534
 """User and group ID of `nobody`."""
@@ -91,12 +91,12 @@ def _make_pod(
     run: str, image: str, job: Job, *, gpus: int, parts: int, keep_running: bool = False
 ) -> dict[str, Any]:
     """Return the pod's specification. With `keep_running`, its container does not end after the command."""
-    limits = {"memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
+    limits = {"memory": "1Gi", **({GPU_RESOURCE: str(gpus)} if gpus else {})}
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
-        "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [{"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": NOBODY_UID,

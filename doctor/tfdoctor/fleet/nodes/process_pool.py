@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system.children import ChildResult
 
-__all__ = ["ask_each", "make_script"]
+__all__ = ["make_script", "run_on_hosts"]
 
 GRACE_S = 15.0
 """Seconds beyond the deadline that connecting to a node and disconnecting may take."""
@@ -68,7 +68,7 @@ def make_script(job: Job) -> str:
     )
 
 
-def ask_each(
+def run_on_hosts(
     hosts: Sequence[str],
     job: Job,
     command: Callable[[str], Sequence[str]],

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import Error, install_hint
+from tfdoctor.errors import Error, make_install_command
 from tfdoctor.fleet.nodes import remote
 from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
@@ -44,7 +44,7 @@ class RayEngine:
             cloudpickle: Any = importlib.import_module("ray.cloudpickle")
             self._strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
         except ImportError:
-            raise Error("Ray is not installed beside tfdoctor.", hint=install_hint("ray")) from None
+            raise Error("Ray is not installed beside tfdoctor.", hint=make_install_command("ray")) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()
         _check_listening(address)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.models import NodeAnswer
-from tfdoctor.fleet.nodes.process_pool import ask_each, make_script
+from tfdoctor.fleet.nodes.process_pool import make_script, run_on_hosts
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
@@ -30,14 +30,14 @@ PARALLEL = 64
 """Default number of nodes that are reached at the same time."""
 COMMAND_TIMEOUT_S = 30.0
 """Seconds that Slurm's own commands may take."""
-NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
 LOST_MESSAGE = re.compile(
     rb"Unable to create step|Unable to allocate|nodes? .{0,80}(?:not responding|DOWN|unavailable)|Node failure|"
     rb"Requested nodes are busy|NODE_FAIL|nodes required for job are DOWN",
     re.IGNORECASE,
 )
 """Message of srun if it cannot run a task on the node."""
-BUSY = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
+BUSY_MESSAGE = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
 DOWN_STATES = frozenset(
     ("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down")
 )
@@ -61,7 +61,7 @@ class SlurmEngine:
         """
         self._in_allocation = partition == ALLOCATION
         self._options, self._parallel = tuple(options), parallel
-        if NAME.fullmatch(partition) is None:
+        if NAME_PATTERN.fullmatch(partition) is None:
             msg = f"--slurm: {clean_line(partition, limit=80)!r} is no name of a partition."
             raise UsageError(msg)
         self._partition = partition
@@ -80,7 +80,7 @@ class SlurmEngine:
         argv = ["sinfo", "-N", "-h", "-p", self._partition, "-o", "%N"]
         if self._in_allocation:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
-        return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME.fullmatch(name)))
+        return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME_PATTERN.fullmatch(name)))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Yield the results. Nodes that are down are reported at once, because srun would wait for them."""
@@ -104,7 +104,7 @@ class SlurmEngine:
         for host in hosts:
             if host in down:
                 yield NodeAnswer(host, "lost", why=f"Slurm has it as {down[host]}")
-        answers = ask_each(
+        answers = run_on_hosts(
             [host for host in hosts if host not in down],
             job,
             lambda host: [*arguments, f"--nodelist={host}", *command],
@@ -145,7 +145,7 @@ class SlurmEngine:
         state = self._find_down(include_silent=True).get(answer.host)
         if state is not None:
             return NodeAnswer(answer.host, "lost", why=f"Slurm has it as {state}", seconds=answer.seconds)
-        if BUSY.search(answer.why):
+        if BUSY_MESSAGE.search(answer.why):
             reason = f"Slurm has given no place on it: {answer.why.removeprefix('srun: error: ')}"
             return NodeAnswer(answer.host, "timeout", why=reason, seconds=answer.seconds)
         return answer

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.process_pool import ask_each, make_script
+from tfdoctor.fleet.nodes.process_pool import make_script, run_on_hosts
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["SshEngine", "make_command", "parse_host_names"]
 
 PARALLEL = 32
 """Default number of hosts that are reached at the same time."""
-NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
+NAME_PATTERN = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
 """host, user@host, or ssh://user@host:port. It must not look like an option of ssh."""
 NOT_REACHED = 255
 """Exit status of ssh if the host was not reached."""
@@ -38,7 +38,7 @@ def parse_host_names(text: str) -> tuple[str, ...]:
     for line in text.splitlines():
         names += line.partition("#")[0].replace(",", " ").split()
     for name in names:
-        if NAME.fullmatch(name) is None:
+        if NAME_PATTERN.fullmatch(name) is None:
             msg = f"{clean_line(name, limit=80)!r} is no name of a host."
             raise UsageError(msg, hint="host, user@host or ssh://user@host:port")
     return tuple(sorted(set(names)))
@@ -63,7 +63,7 @@ class SshEngine:
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         arguments = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
         command = make_command(job)
-        return ask_each(
+        return run_on_hosts(
             hosts, job, lambda host: [*arguments, host, command], _is_lost, parallel=self._parallel
         )
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.nodes.models import NodeAnswer
 
-__all__ = ["JOURNAL", "PEERS", "Ending", "Store", "StoredNode"]
+__all__ = ["JOURNAL", "PEERS_FOLDER", "Ending", "Store", "StoredNode"]
 
 JOURNAL = "fleet.jsonl"
 """File name of the journal."""
-PEERS = "peers"
+PEERS_FOLDER = "peers"
 """Subfolder with the results about the hosts' peers, in the same format."""
-ENDED = ("answered", "failed", "lost", "timeout", "flooded")
+ENDED_STATES = ("answered", "failed", "lost", "timeout", "flooded")
 """Valid values of `Ending.ended`."""
 MAX_LINE_BYTES = 4096
 MAX_ENDINGS = 1_000_000
@@ -149,7 +149,7 @@ class Store:
         endings = self.endings()
         self.aside = 0
         for name in names:
-            if name in (JOURNAL, PEERS):
+            if name in (JOURNAL, PEERS_FOLDER):
                 continue
             if not name.endswith(".json"):
                 self.aside += 1
@@ -183,7 +183,11 @@ def _parse_ending(line: bytes) -> Ending | None:
         data = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(data, dict) or not isinstance(data.get("host"), str) or data.get("ended") not in ENDED:
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("host"), str)
+        or data.get("ended") not in ENDED_STATES
+    ):
         return None
     reason = data.get("why")
     return Ending(

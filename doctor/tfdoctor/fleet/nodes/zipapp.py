@@ -25,9 +25,9 @@ __all__ = ["build_zipapp"]
 
 LIBRARIES = ("packaging", "defusedxml", "yaml")
 """Libraries outside the standard library that `check` and `cluster` load, all pure Python."""
-NOT_NEEDED = ("render/html/assets", "simulate/standin", "lint", "bench", "placement")
+EXCLUDED_FOLDERS = ("render/html/assets", "simulate/standin", "lint", "bench", "placement")
 """Folders of tfdoctor that neither command loads."""
-DATA = ("compat",)
+DATA_FOLDERS = ("compat",)
 """Data folders that are included."""
 LOG_DATA = "source_lines.json"
 """Data file that is left out, because only `diagnose` needs it and it is a seventh of the total size."""
@@ -96,7 +96,7 @@ sys.exit(main())
 def build_zipapp() -> bytes:
     """Return the content of the file. Raise Error if a library is not available as Python source."""
     parts = dict(_iter_tfdoctor_files())
-    for name in DATA:
+    for name in DATA_FOLDERS:
         files = _iter_files(data_dir(name), f"tfdoctor/_data/{name}")
         parts.update((path, content) for path, content in files if not path.endswith(LOG_DATA))
     for name in LIBRARIES:
@@ -117,7 +117,7 @@ def _iter_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
     package_folder = Path(tfdoctor.__file__).parent
     for name, content in _iter_files(package_folder, "tfdoctor"):
         relative = name.removeprefix("tfdoctor/")
-        if not relative.startswith(("_data/", *(f"{folder}/" for folder in NOT_NEEDED))):
+        if not relative.startswith(("_data/", *(f"{folder}/" for folder in EXCLUDED_FOLDERS))):
             yield name, content
 
 

@@ -43,7 +43,9 @@ BUSY_SHARE = 0.35
 
 def detect_lazy_libraries(case: LogContext) -> Decision | None:
     """Return the cause if a library cannot be used that TensorFlow opens only when it needs it."""
-    lazy_libraries = [library for library in case.missing if library.event.id == "lazy-library-failed"]
+    lazy_libraries = [
+        library for library in case.missing_libraries if library.event.id == "lazy-library-failed"
+    ]
     if case.log.has("library-version"):
         return Decision(Cause.LIBS_WRONG_VERSION, case.list_evidence("library-version"))
     symbol_event = case.log.first("undefined-symbol")
@@ -63,7 +65,7 @@ def detect_lazy_libraries(case: LogContext) -> Decision | None:
     dependencies = [
         library
         for library in lazy_libraries
-        if library.transitive or strip_library_name(library.soname) == "zlibwapi"
+        if library.is_transitive or strip_library_name(library.soname) == "zlibwapi"
     ]
     if any(strip_library_name(library.soname) == "cuda" for library in dependencies):
         return Decision(Cause.WSL_LIBCUDA, events, (Cause.LIBS_TRANSITIVE,))
@@ -75,7 +77,7 @@ def detect_lazy_libraries(case: LogContext) -> Decision | None:
 
 def detect_libraries(case: LogContext) -> Decision | None:
     """Return the cause if the log names missing libraries that registration needs."""
-    libraries = case.toolkit
+    libraries = case.missing_toolkit_libraries
     if not libraries:
         return None
     events = tuple(m.event for m in libraries[:12])
@@ -89,13 +91,15 @@ def detect_libraries(case: LogContext) -> Decision | None:
     title = ""
     if (
         cause is Cause.LIBS_WRONG_VERSION
-        and case.other_cuda is None
+        and case.mismatched_cuda is None
         and is_partly_installed(libraries, case.log)
     ):
         title = "Some of the libraries that this TensorFlow opens are installed, others are not"
         note = f"{note} Usually a different version is installed, or only some of its packages."
     elif (
-        cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and is_only_on_path(libraries, case.log)
+        cause is Cause.LIBS_WRONG_VERSION
+        and case.mismatched_cuda is None
+        and is_only_on_path(libraries, case.log)
     ):
         title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
         note = f"{note} Usually a different version is installed, or none.".strip()
@@ -149,8 +153,10 @@ def _detect_skipped(case: LogContext, *ids: str) -> Decision | None:
         return None
     if case.registration is not None and event.id != "registration-skipped":
         return None
-    if case.hidden is not None:
-        return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.list_evidence(*ids)), (Cause.LIBS_UNLISTED,))
+    if case.hiding_event is not None:
+        return Decision(
+            Cause.HIDDEN_BY_ENV, (case.hiding_event, *case.list_evidence(*ids)), (Cause.LIBS_UNLISTED,)
+        )
     other_causes: tuple[Cause, ...] = LIBRARY_CAUSES
     if not case.log.has("registration-skipped", "cuda-runtime-not-loaded", "numa"):
         other_causes = (*other_causes, Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
@@ -159,7 +165,7 @@ def _detect_skipped(case: LogContext, *ids: str) -> Decision | None:
 
 def detect_cupti(case: LogContext) -> Decision | None:
     """Return the cause if the profiler cannot use CUPTI."""
-    missing = [library for library in case.missing if is_cupti(library.soname)]
+    missing = [library for library in case.missing_libraries if is_cupti(library.soname)]
     if not missing and not case.log.has("cupti-failed"):
         return None
     if case.log.has("cupti-not-permitted") and not missing:
@@ -219,7 +225,7 @@ def detect_no_code(case: LogContext) -> Decision | None:
         )
     if log.has("target-too-new"):
         return Decision(Cause.GPU_TOO_NEW, case.list_evidence("target-too-new"))
-    capability = case.capability()
+    capability = case.find_capability()
     is_newer = (
         _is_newer_than_cuda(case, capability) and detect_memory(case) is None and not log.has("gpu-fault")
     )
@@ -255,7 +261,7 @@ def detect_no_code(case: LogContext) -> Decision | None:
         return Decision(
             Cause.GPU_TOO_NEW,
             evidence,
-            note=f"CUDA {case.origin.cuda} does not support compute capability {capability}.",
+            note=f"CUDA {case.origin.cuda_version} does not support compute capability {capability}.",
         )
     return None
 
@@ -265,7 +271,7 @@ def detect_compilation(case: LogContext) -> Decision | None:
     if not case.log.has("jit-from-ptx"):
         return None
     is_older = _is_before_all_code(
-        case, case.capability()
+        case, case.find_capability()
     )  # TensorFlow logs that for any GPU without a cubin
     return Decision(Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW, case.list_evidence("jit-from-ptx"))
 
@@ -295,9 +301,9 @@ def _is_at_least(capability: str, floor: str) -> bool:
 
 def _is_newer_than_cuda(case: LogContext, capability: str | None) -> bool:
     """Return whether the GPU has a higher major compute capability than the release's CUDA supports."""
-    if capability is None or case.origin.cuda is None:
+    if capability is None or case.origin.cuda_version is None:
         return False
-    cuda = case.origin.cuda
+    cuda = case.origin.cuda_version
     series = case.compat.cuda_series(versions.major_minor(cuda) if "." in cuda else f"{cuda}.0")
     if series is None or not series.capabilities or "." not in cuda:
         return False
@@ -392,7 +398,7 @@ def _is_oldest_branch(case: LogContext, driver: str) -> bool:
     Later cuDNN releases need a newer driver.
     """
     release = case.origin.release
-    cuda = case.origin.cuda or (release.cuda if release is not None else None)
+    cuda = case.origin.cuda_version or (release.cuda if release is not None else None)
     if cuda is None or "." not in cuda:
         return versions.major(driver) < 390  # without a known CUDA version
     minimum = case.compat.driver_minimum(cuda).minimum
@@ -426,10 +432,12 @@ def detect_both_packages(case: LogContext) -> Decision | None:
     They count only if the result is broken or has no GPU support.
     """
     log = case.log
-    if case.registration is not None or not case.both_listed:
+    if case.registration is not None or not case.has_both_packages:
         return None
     if not (
-        log.has("attribute-missing", "native-runtime-failed") or is_none_listed(case) or _is_cpu_build(case)
+        log.has("attribute-missing", "native-runtime-failed")
+        or has_listed_no_gpu(case)
+        or _is_cpu_build(case)
     ):
         return None
     evidence = case.list_evidence("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
@@ -454,7 +462,7 @@ def _is_cpu_build(case: LogContext) -> bool:
     log = case.log
     if log.has("not-built-with-cuda"):
         return True
-    return case.answers("built-with-cuda-asked", "False")
+    return case.has_answer("built-with-cuda-asked", "False")
 
 
 def detect_fault(case: LogContext) -> Decision | None:
@@ -495,15 +503,15 @@ def detect_nothing_registered(case: LogContext) -> Decision | None:
         return None
     if log.has("xla-gpu-listed"):
         return Decision(Cause.XLA_GPU_ONLY, case.list_evidence("xla-gpu-listed"), LIBRARY_CAUSES)
-    hiding_event = case.hidden
+    hiding_event = case.hiding_event
     if hiding_event is not None and (
-        is_none_listed(case)
+        has_listed_no_gpu(case)
         or (_COMMAND.search(hiding_event.text) and case.ready_order < 0 and log.has("dso-opened"))
     ):
         return Decision(Cause.HIDDEN_BY_ENV, (hiding_event, *case.list_evidence("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
-    return _explain_silence(case) if is_none_listed(case) else None
+    return _explain_silence(case) if has_listed_no_gpu(case) else None
 
 
 def _explain_silence(case: LogContext) -> Decision:
@@ -523,9 +531,9 @@ def _explain_silence(case: LogContext) -> Decision:
     return Decision(Cause.CPU_ONLY_BUILD, events, other_causes)
 
 
-def is_none_listed(case: LogContext) -> bool:
+def has_listed_no_gpu(case: LogContext) -> bool:
     """Return whether the program listed its devices or tested for a GPU, and there was none."""
-    return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
+    return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.has_answer("gpu-asked", "False")
 
 
 def detect_healthy(case: LogContext) -> Decision | None:

@@ -9,9 +9,9 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, strip_library_name
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
 
-NO_DEVICE = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
+NO_DEVICE_CODES = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
 """cuInit codes for no GPU. TensorFlow prints a code without a name as "UNKNOWN ERROR (number)"."""
-NO_DRIVER = frozenset(
+NO_DRIVER_CODES = frozenset(
     {
         "UNKNOWN ERROR (303)",
         "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
@@ -19,7 +19,7 @@ NO_DRIVER = frozenset(
     }
 )
 """cuInit codes for a missing or incomplete driver."""
-TOO_OLD = frozenset(
+TOO_OLD_DRIVER_CODES = frozenset(
     {
         "CUDA_ERROR_INSUFFICIENT_DRIVER",
         "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER",
@@ -28,11 +28,11 @@ TOO_OLD = frozenset(
     }
 )
 """cuInit codes for a driver that is too old."""
-STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
+STUB_CODES = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
 """cuInit codes of the stub library that the CUDA toolkit contains for linking: -1 up to CUDA 11, 34 after that."""
-UNKNOWN = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
+UNKNOWN_ERROR_CODES = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 """cuInit codes for an unknown error."""
-NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
+NOT_INITIALIZED_CODES = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
 """The cuInit code in a forked process. Without a fork, the driver itself did not start."""
 FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
@@ -103,7 +103,7 @@ def detect_windows(case: LogContext) -> Decision | None:
     if (
         version is not None
         and case.compat.has(version, "windows-without-gpu")
-        and case.windows
+        and case.is_windows
         and case.log.has("gpu-none-listed")
         and case.registration is None
     ):
@@ -144,7 +144,7 @@ def _detect_missing_at_import(case: LogContext) -> Decision | None:
     """Return the cause if a library is missing when TensorFlow is imported."""
     import_libraries = [
         library
-        for library in case.missing
+        for library in case.missing_libraries
         if library.event.id in ("import-so", "import-dll", "import-dylib")
         or (library.event.id == "damaged-library" and "ImportError:" in library.event.text)
     ]
@@ -194,17 +194,17 @@ def detect_driver(case: LogContext) -> Decision | None:
     if is_registered_later or (case.registration is not None and log.has("parameter-server")):
         return None
     codes = {init.get("code").replace("CUresult(", "UNKNOWN ERROR (") for init in log.list_events("cuinit")}
-    if codes == NOT_STARTED and case.registration is not None:
+    if codes == NOT_INITIALIZED_CODES and case.registration is not None:
         return None
     evidence = case.list_evidence(
         "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
     )
-    if case.hidden is not None:
-        evidence = (*evidence, case.hidden)
+    if case.hiding_event is not None:
+        evidence = (*evidence, case.hiding_event)
     cause, other_causes = _choose_cuinit_cause(case, codes)
-    if codes == NOT_STARTED:
+    if codes == NOT_INITIALIZED_CODES:
         return Decision(cause, evidence, other_causes, FORK_NOTE)
-    if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN:
+    if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN_ERROR_CODES:
         note = f"The driver's library opens, and starting it fails with {' and '.join(sorted(codes))}."
         return Decision(cause, evidence, other_causes, note, "The driver is installed but does not start")
     return Decision(cause, evidence, other_causes)
@@ -217,7 +217,7 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
         return Cause.COMPAT_NOT_SUPPORTED, (Cause.DRIVER_LIB_MISMATCH,)
     if log.has("driver-mismatch") or codes & {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "UNKNOWN ERROR (803)"}:
         return Cause.DRIVER_LIB_MISMATCH, ()
-    if codes & TOO_OLD:
+    if codes & TOO_OLD_DRIVER_CODES:
         return Cause.DRIVER_TOO_OLD, ()
     lacks_kernel_module, lacks_node = (
         log.has("kernel-driver-missing") or _is_smi_failure(case),
@@ -225,22 +225,22 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
     )
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
-    if codes & STUB:
+    if codes & STUB_CODES:
         if lacks_node or lacks_kernel_module or case.is_in_container():
             return Cause.CONTAINER_NO_GPU if lacks_node or case.is_in_container() else Cause.NO_DRIVER, (
                 Cause.STUB_LIBCUDA,
                 Cause.NO_DRIVER,
             )
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
-    if case.hidden is not None and codes & NO_DEVICE:
+    if case.hiding_event is not None and codes & NO_DEVICE_CODES:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
     if lacks_kernel_module:
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
-    if codes & NO_DRIVER or _lacks_driver_library(case):
+    if codes & NO_DRIVER_CODES or _lacks_driver_library(case):
         if lacks_node and case.is_in_container():
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
-    if codes & NO_DEVICE:
+    if codes & NO_DEVICE_CODES:
         return _choose_no_device_cause(case, no_node=lacks_node)
     if lacks_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
@@ -271,14 +271,14 @@ def _is_smi_failure(case: LogContext) -> bool:
 
 
 def _lacks_driver_library(case: LogContext) -> bool:
-    return any(is_driver(library.soname) and not library.transitive for library in case.missing)
+    return any(is_driver(library.soname) and not library.is_transitive for library in case.missing_libraries)
 
 
 def _detect_missing_driver(case: LogContext) -> Decision | None:
     """Return the cause if libcuda could not be opened, for a log without a cuInit result."""
     missing = [
         library
-        for library in case.missing
+        for library in case.missing_libraries
         if is_driver(library.soname)
         and library.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
@@ -341,7 +341,7 @@ def _detect_driver_messages(case: LogContext) -> Decision | None:
         return None
     nvml_events = tuple(
         library.event
-        for library in case.missing
+        for library in case.missing_libraries
         if is_nvml(library.soname) and library.event.id == "dso-failed"
     )
     if nvml_events or log.has("nvml-missing"):

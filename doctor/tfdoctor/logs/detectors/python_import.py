@@ -150,7 +150,7 @@ def _detect_hollow_package(case: LogContext) -> Decision | None:
     `detect_other_api`.
     """
     event = case.log.first("tensorflow-attribute")
-    if event is None or event.get("second") or case.both_listed:
+    if event is None or event.get("second") or case.has_both_packages:
         return None
     frames = _list_frames(case, event)
     tensorflow_frame = next(

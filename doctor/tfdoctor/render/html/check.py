@@ -14,7 +14,7 @@ from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
 from tfdoctor.render.html.document import render_page
 from tfdoctor.render.json import to_json
 from tfdoctor.report.dependency_chain import make_chain
-from tfdoctor.report.library_search import Fate, list_search_folders, list_searches
+from tfdoctor.report.library_search import FileOutcome, list_search_folders, list_searches
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -23,25 +23,30 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report
     from tfdoctor.report.library_search import Search
 
-__all__ = ["finding_values", "report_html"]
+__all__ = ["make_finding_values", "make_report_html"]
 
 MAX_FACTS = 1500
 """The largest number of facts on the page, so that the page is small enough for an e-mail."""
 MAX_FACT_CHARS = 500
 """The largest length of a fact, in characters."""
-WORDS = {Status.GOOD: "fine", Status.WARNING: "warning", Status.BAD: "broken", Status.UNKNOWN: "not known"}
+STATUS_TEXTS = {
+    Status.GOOD: "fine",
+    Status.WARNING: "warning",
+    Status.BAD: "broken",
+    Status.UNKNOWN: "not known",
+}
 """A status as a word, for readers who cannot tell the colours apart."""
-FATES = {
-    Fate.OPENED: Status.GOOD,
-    Fate.UNUSABLE: Status.BAD,
-    Fate.HIDDEN: Status.WARNING,
-    Fate.NOT_CONSIDERED: Status.WARNING,
-    Fate.OTHER_VERSION: Status.UNKNOWN,
+STATUS_BY_FATE = {
+    FileOutcome.OPENED: Status.GOOD,
+    FileOutcome.UNUSABLE: Status.BAD,
+    FileOutcome.HIDDEN: Status.WARNING,
+    FileOutcome.NOT_CONSIDERED: Status.WARNING,
+    FileOutcome.OTHER_VERSION: Status.UNKNOWN,
 }
 """The status that stands for the fate of a file."""
 
 
-def report_html(
+def make_report_html(
     report: Report, *, typed: str, fix: str | None = None, differences: Sequence[str] = ()
 ) -> bytes:
     """Return the HTML page of a redacted report.
@@ -58,7 +63,7 @@ def report_html(
     if python is None and choice is not None:
         python_text = f"{choice.path} (no answer)"
     fact_rows = list(_iter_facts(to_json(report.facts)))
-    main = report.main
+    main = report.main_finding
     return render_page(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
@@ -66,8 +71,8 @@ def report_html(
         typed=typed,
         status=_make_status_values(status),
         verdict=report.verdict,
-        main=None if main is None else finding_values(main),
-        root=report.root is main and main is not None,
+        main=None if main is None else make_finding_values(main),
+        root=report.root_finding is main and main is not None,
         fix=None if fix is None else fix,
         chain=[
             {
@@ -75,16 +80,16 @@ def report_html(
                 **_make_status_values(link.status),
                 "text": link.text,
                 "broken": link.broken,
-                "findings": [finding_values(item) for item in link.findings],
+                "findings": [make_finding_values(item) for item in link.findings],
             }
             for link in make_chain(report)
         ],
-        findings=[finding_values(item) for item in report.findings],
+        findings=[make_finding_values(item) for item in report.findings],
         searches=[_make_search_values(item) for item in list_searches(report.facts)],
         places=list_search_folders(report.facts),
         reasons=report.prediction.reasons,
         observed=report.observed,
-        counts={kind.value: report.counts()[kind.value] for kind in OutcomeKind},
+        counts={kind.value: report.count_outcomes()[kind.value] for kind in OutcomeKind},
         unmade=[
             (
                 item.code,
@@ -101,10 +106,10 @@ def report_html(
 
 
 def _make_status_values(status: Status) -> dict[str, str]:
-    return {"status": status.value, "sign": MARKS[status], "word": WORDS[status]}
+    return {"status": status.value, "sign": MARKS[status], "word": STATUS_TEXTS[status]}
 
 
-def finding_values(finding: Finding) -> dict[str, Any]:
+def make_finding_values(finding: Finding) -> dict[str, Any]:
     """Return the values of a finding that the templates use."""
     severity_words = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
@@ -137,11 +142,11 @@ def _make_search_values(search: Search) -> dict[str, Any]:
         "soname": search.soname,
         **_make_status_values(Status.GOOD if search.is_resolved else Status.BAD),
         "text": search.text,
-        "open": not search.is_resolved or any(file.fate is not Fate.OPENED for file in search.files),
+        "open": not search.is_resolved or any(file.fate is not FileOutcome.OPENED for file in search.files),
         "files": [
             {
                 "path": file.path,
-                **_make_status_values(FATES[file.fate]),
+                **_make_status_values(STATUS_BY_FATE[file.fate]),
                 "fate": file.fate.value,
                 "note": file.note,
             }

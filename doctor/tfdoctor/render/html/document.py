@@ -30,10 +30,10 @@ _MAX_TEXT_CHARS = 100_000
 """The largest length of a text, in characters."""
 
 
-def render_page(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
+def render_page(name: str, *, data: object = None, has_images: bool = False, **values: object) -> bytes:
     """Return the page of the template `name`, such as `"check"`, in UTF-8.
 
-    `data` is the data for the page's script. `pictures` says whether the page contains images as data: URLs. The
+    `data` is the data for the page's script. `has_images` says whether the page contains images as data: URLs. The
     other arguments are variables of the template, which escapes them and replaces control characters.
     """
     style, common_script = _load_asset("page.css"), _load_asset("page.js")
@@ -48,7 +48,7 @@ def render_page(name: str, *, data: object = None, pictures: bool = False, **val
             style=_mark_safe(style),
             scripts=[_mark_safe(code) for code in scripts],
             data=None if data is None else _mark_safe(embed_json(data)),
-            policy=_make_policy(style, scripts) + ("; img-src data:" if pictures else ""),
+            policy=_make_policy(style, scripts) + ("; img-src data:" if has_images else ""),
         )
     )
     return text.encode("utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.plan.answer_table import ANY_CARD, PLACEHOLDERS
+from tfdoctor.plan.answer_table import ANY_GPU, PLACEHOLDERS
 from tfdoctor.plan.release_sheet import describe_conditions, get_problem_code
 from tfdoctor.render.html.document import render_page
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tfdoctor.plan.overview import Overview
     from tfdoctor.plan.release_sheet import Sheet
 
-__all__ = ["explorer_html", "pack_table"]
+__all__ = ["make_explorer_html", "pack_table"]
 
 
-def explorer_html(
+def make_explorer_html(
     verdicts: AnswerTable, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
 ) -> bytes:
     """Return the HTML page.
@@ -61,7 +61,7 @@ def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]
         """Return the index of the block for a system and a minor; equal blocks are stored once."""
         python_rows: list[Any] = []
         for python in ("", *verdicts.pythons):
-            any_card_row = verdicts.cells.get((system, minor, python, ANY_CARD))
+            any_card_row = verdicts.cells.get((system, minor, python, ANY_GPU))
             if any_card_row is not None:
                 python_rows.append(add_row(any_card_row))
             else:
@@ -123,7 +123,7 @@ def _pack_release(sheet: Sheet, add_text: Any) -> list[Any]:
         release.version,
         release.minor,
         release.released or "",
-        [[add_text(name), add_text(requirement)] for name, requirement in sheet.needs],
+        [[add_text(name), add_text(requirement)] for name, requirement in sheet.requirements],
         [
             [
                 get_problem_code(problem),

@@ -11,7 +11,7 @@ from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity, Status
 from tfdoctor.fleet import join_hosts
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
-from tfdoctor.render.fleet import COLUMNS, format_cell, state_word
+from tfdoctor.render.fleet import COLUMNS, format_cell, format_state
 from tfdoctor.render.html.document import render_page
 from tfdoctor.text import clean_line
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet import Fleet, Group
 
-__all__ = ["fleet_html"]
+__all__ = ["make_fleet_html"]
 
 MAX_GROUPS, MAX_HOSTS = 300, 3000
 """The largest numbers of groups and of hosts in a table, so that the page stays readable."""
-STATUS = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
+STATUS_BY_STATE = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
 
 
-def fleet_html(answer: Fleet) -> bytes:
+def make_fleet_html(answer: Fleet) -> bytes:
     """Return the HTML page."""
     worst_severity = max((item.severity for item in answer.findings), default=None)
     status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
@@ -56,7 +56,7 @@ def fleet_html(answer: Fleet) -> bytes:
         hosts=[
             {
                 "name": item.name,
-                "state": state_word(item),
+                "state": format_state(item),
                 "group": "" if item.group is None else str(item.group),
                 "why": item.why or item.cause or "",
             }
@@ -76,9 +76,9 @@ def _make_group_values(group: Group) -> dict[str, Any]:
         "hosts": f"{len(group.hosts):,}",
         "like": group.hosts[0],
         "status": _make_status_values(
-            SEVERITY_STATUS[Severity.WARNING] if group.unknown else STATUS[group.state]
+            SEVERITY_STATUS[Severity.WARNING] if group.unknown else STATUS_BY_STATE[group.state]
         ),
-        "state": state_word(group),
+        "state": format_state(group),
         "cause": group.cause if group.state != "ok" and group.cause else "",
         "cards": group.cards,
         "cells": [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Cause, Severity, Status
 from tfdoctor.logs.excerpt import Excerpt, list_deciding_lines
 from tfdoctor.render.finding import MARKS
-from tfdoctor.render.html.check import finding_values
+from tfdoctor.render.html.check import make_finding_values
 from tfdoctor.render.html.document import render_page
 from tfdoctor.render.log_markdown import redact_report
 from tfdoctor.render.log_screen import describe_log, format_device, format_process
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["logs_html"]
+__all__ = ["make_logs_html"]
 
 MIN_FOLDED_LINES = 8
 """The smallest number of consecutive noise lines that are folded."""
 
 
-def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
+def make_logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
     """Return the redacted HTML page of one or several logs.
 
     `logs` has the report of each log, and the excerpt of the log that the page shows.
@@ -56,7 +56,7 @@ def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tupl
     named_report = replace(
         redacted_report, root=root, headline=redacted[report.headline], name=redacted[report.name]
     )
-    return named_report, Excerpt(parts, excerpt.after)
+    return named_report, Excerpt(parts, excerpt.omitted_after)
 
 
 def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
@@ -73,19 +73,19 @@ def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[st
         "anchor": "" if index == 0 else f"{index + 1}-",
         "title": report.headline or report.summary,
         "status": {"status": status.value, "sign": MARKS[status]},
-        "root": None if root is None else finding_values(root),
-        "notes": [finding_values(item) for item in report.findings if item is not root],
+        "root": None if root is None else make_finding_values(root),
+        "notes": [make_finding_values(item) for item in report.findings if item is not root],
         "devices": [format_device(item) for item in report.devices],
         "processes": [(sign, text) for sign, _, text in map(format_process, report.processes)],
         "more_processes": report.more_processes,
         "read": describe_log(report),
         "parts": [
             {
-                "missing": part.missing,
-                "fold": part.noise and len(part.lines) >= MIN_FOLDED_LINES,
+                "missing": part.omitted_before,
+                "fold": part.is_noise and len(part.lines) >= MIN_FOLDED_LINES,
                 "lines": [(number, text, number in deciding_lines) for number, text in part.lines],
             }
             for part in excerpt.parts
         ],
-        "after": excerpt.after,
+        "after": excerpt.omitted_after,
     }

@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from tfdoctor.report.diff.compare import Comparison, Difference, Matters, compare
+from tfdoctor.report.diff.compare import Comparison, Difference, Importance, compare
 
-__all__ = ["Comparison", "Difference", "Matters", "compare"]
+__all__ = ["Comparison", "Difference", "Importance", "compare"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.report.diff.flatten import AREAS, Entry, Snapshot, snapshot
+from tfdoctor.report.diff.flatten import AREAS, Entry, Snapshot, make_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report
 
-NOTHING = {"variables": "not set", "packages": "not installed"}
+MISSING_VALUE_TEXTS = {"variables": "not set", "packages": "not installed"}
 """The text for a missing value in each area; "none" in other areas."""
 
 
-class Matters(str, enum.Enum):
+class Importance(str, enum.Enum):
     """How important a difference is."""
 
     EXPLAINS = "explains"
@@ -38,13 +38,13 @@ class Difference:
 
     area: str
     name: str
-    was: str
-    now: str
-    matters: Matters
+    old_value: str
+    new_value: str
+    importance: Importance
     findings: tuple[str, ...] = ()
     """Codes of the findings that it explains."""
-    lost: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
+    removed_items: tuple[str, ...] = ()
+    added_items: tuple[str, ...] = ()
     """The items that were removed from a list, and those that were added; empty if the value is not a list."""
 
 
@@ -71,7 +71,7 @@ def compare(was: Report, now: Report) -> Comparison:
 
     Either both or neither must be redacted.
     """
-    before, after = snapshot(was.facts), snapshot(now.facts)
+    before, after = make_snapshot(was.facts), make_snapshot(now.facts)
     new_findings = _find_new_findings(was, now)
     differences: list[Difference] = []
     for key, change in find_differences(before, after):
@@ -80,15 +80,17 @@ def compare(was: Report, now: Report) -> Comparison:
         codes = tuple(
             dict.fromkeys(f.code for f in new_findings if _explains(entry, change, (removed, added), f))
         )
-        importance = Matters.EXPLAINS if codes else Matters.LITTLE if entry.little else Matters.MATTERS
-        has_lists = key in before and key in after and max(len(before[key].parts), len(after[key].parts)) > 1
+        importance = (
+            Importance.EXPLAINS if codes else Importance.LITTLE if entry.is_minor else Importance.MATTERS
+        )
+        has_lists = key in before and key in after and max(len(before[key].items), len(after[key].items)) > 1
         differences.append(
             Difference(*key, *change, importance, codes, *((removed, added) if has_lists else ((), ())))
         )
-    importance_order = list(Matters)
+    importance_order = list(Importance)
     differences.sort(
         key=lambda difference: (
-            importance_order.index(difference.matters),
+            importance_order.index(difference.importance),
             not _is_about_root(difference, now),
             AREAS.index(difference.area),
         )
@@ -123,13 +125,13 @@ def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None
 
     Return None also if the value was unknown in the recording, because it cannot be compared then.
     """
-    if was is not None and was.unknown:
+    if was is not None and was.unknown_reason:
         return None
     old_value = was.value if was is not None else None
     entry = was or now or _NO_ENTRY
-    missing_text = entry.missing_value or NOTHING.get(entry.area, "none")
-    if now is not None and now.unknown:
-        return (old_value, f"not known: {now.unknown}") if old_value is not None else None
+    missing_text = entry.missing_value or MISSING_VALUE_TEXTS.get(entry.area, "none")
+    if now is not None and now.unknown_reason:
+        return (old_value, f"not known: {now.unknown_reason}") if old_value is not None else None
     new_value = now.value if now is not None else None
     if old_value == new_value:
         return None
@@ -143,7 +145,7 @@ _NO_ENTRY = Entry("", "", None)
 
 def _compare_lists(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the items that were removed from a list and those that were added; a new order is no change."""
-    old_items, new_items = (entry.parts if entry is not None else () for entry in (was, now))
+    old_items, new_items = (entry.items if entry is not None else () for entry in (was, now))
     return tuple(item for item in old_items if item not in new_items), tuple(
         item for item in new_items if item not in old_items
     )
@@ -208,7 +210,7 @@ def _find_new_findings(was: Report, now: Report) -> list[Finding]:
 
 
 def _is_about_root(difference: Difference, now: Report) -> bool:
-    return now.root is not None and now.root.code in difference.findings
+    return now.root_finding is not None and now.root_finding.code in difference.findings
 
 
 def _explains(
@@ -239,10 +241,10 @@ def _explains(
     )
     is_named = any(_mentions(text, word) for word in (entry.name, *entry.aliases))
     if entry.area == "packages":
-        return is_named or (change[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))
+        return is_named or (change[1] == MISSING_VALUE_TEXTS["packages"] and entry.name.startswith("nvidia-"))
     if entry.area == "container engine":
         return True
-    return is_named or not (entry.area in ("CUDA libraries", "paths") or entry.little or entry.by_name)
+    return is_named or not (entry.area in ("CUDA libraries", "paths") or entry.is_minor or entry.needs_name)
 
 
 _LOST_FOLDER_CAUSES = frozenset(

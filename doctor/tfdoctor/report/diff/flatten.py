@@ -134,24 +134,24 @@ class Entry:
     """The value as text; None if it is missing."""
     causes: frozenset[Cause] = frozenset()
     """The causes of findings that a change of the value can explain."""
-    little: bool = False
+    is_minor: bool = False
     """Whether a change of the value seldom matters."""
-    unknown: str = ""
+    unknown_reason: str = ""
     """The reason why the value could not be read; empty if it was read."""
     aliases: tuple[str, ...] = ()
     """Other names of the value in the text of a finding."""
-    by_name: bool = False
+    needs_name: bool = False
     """Whether the value explains only findings that name it."""
     missing_value: str = ""
     """The text that means that the value is missing; empty means the text of its area."""
-    parts: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
     """The items, if the value is a list."""
 
 
 Snapshot = dict[tuple[str, str], Entry]
 
 
-def snapshot(facts: Facts) -> Snapshot:
+def make_snapshot(facts: Facts) -> Snapshot:
     """Return the entries by (area, name), in the order of the areas."""
     paths = _PathNormalizer(facts)
     entries = [
@@ -191,7 +191,7 @@ class _PathNormalizer:
                 break
         return re.sub(r"/python3\.\d{1,2}/", "/python3/", path)
 
-    def words(self, text: str) -> str:
+    def normalize_each(self, text: str) -> str:
         """Return the value of a path variable with each of its folders normalized."""
         return ":".join(self(part) for part in text.split(":"))
 
@@ -204,7 +204,9 @@ def _make_entry(
     `format_value` turns a known value into text; `options` are further fields of the entry.
     """
     if isinstance(fact, Unknown):
-        return Entry(area, name, None, causes, unknown=fact.why or "it could not be looked at", **options)
+        return Entry(
+            area, name, None, causes, unknown_reason=fact.why or "it could not be looked at", **options
+        )
     value = format_value(fact.value) if isinstance(fact, Known) else None
     return Entry(area, name, value, causes, **options)
 
@@ -270,7 +272,7 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         "nvidia-smi",
         lambda s: f"fails: {s.kind}" if isinstance(s, SmiFailure) else "answers",
         _DRIVER | {Cause.INCONCLUSIVE},
-        by_name=True,
+        needs_name=True,
     )
     yield _make_entry(
         facts.kernel.packages,
@@ -367,7 +369,7 @@ def _iter_system_entries(facts: Facts) -> Iterator[Entry]:
         "AVX",
         _join_names(sorted(flag for flag in machine.cpu_flags if flag.startswith("avx"))),
         frozenset({Cause.ILLEGAL_INSTRUCTION_AVX}),
-        little=True,
+        is_minor=True,
     )
     container_causes = frozenset({Cause.CONTAINER_NO_GPU, Cause.NO_DRIVER})
     yield Entry(area, "container", machine.container, container_causes)
@@ -392,7 +394,7 @@ def _iter_tensorflow_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[E
         "hidden by",
         lambda t: t.shadowed_by and paths(t.shadowed_by),
         frozenset({Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE}),
-        by_name=True,
+        needs_name=True,
         aliases=("hides TensorFlow",),
     )
     for name, key in (("built for CUDA", "CUDA"), ("built with cuDNN", "CUDNN")):
@@ -439,7 +441,7 @@ def _iter_engine_entries(facts: Facts) -> Iterator[Entry]:
     """Yield an entry for each known value of the container engines."""
     containers = value_of(facts.containers)
     for name, value in _flatten(containers, "") if containers is not None else ():
-        yield Entry("container engine", name, value, _ENGINE, little=True)
+        yield Entry("container engine", name, value, _ENGINE, is_minor=True)
 
 
 def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -502,7 +504,7 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
         versions_by_name.setdefault(distribution.name, []).append(distribution.version)
     for name, versions in versions_by_name.items():
         is_minor = _MINOR_PACKAGES.match(name) is not None
-        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, little=is_minor)
+        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, is_minor=is_minor)
     for package in python.conda_packages:
         yield Entry(
             area,
@@ -548,9 +550,9 @@ def _iter_variable_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Ent
             "NVIDIA_DISABLE_REQUIRE",
         )
         causes = _CAUSES_OF_VARIABLE.get(name, frozenset())
-        normalized = paths.words(value)
+        normalized = paths.normalize_each(value)
         parts = tuple(filter(None, normalized.split(":"))) if name.endswith("PATH") else ()
-        yield Entry("variables", name, normalized or "(empty)", causes, little=is_minor, parts=parts)
+        yield Entry("variables", name, normalized or "(empty)", causes, is_minor=is_minor, items=parts)
     for misspelt_name, correct_name in facts.environment.misspelt:
         yield Entry(
             "variables",
@@ -571,7 +573,7 @@ def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
             _join_names(sorted(folders)),
             _LIBRARIES,
             aliases=("RUNPATH",),
-            parts=tuple(sorted(folders)),
+            items=tuple(sorted(folders)),
         )
         yield Entry(
             area, "preloaded", _join_names(map(paths, loader.preload)), _LIBRARIES, aliases=("LD_PRELOAD",)
@@ -580,11 +582,19 @@ def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         folders_on_path = [paths(folder) for folder in python.sys_path if folder]
         causes = _PYTHON | {Cause.CPU_ONLY_BUILD}
         yield Entry(
-            area, "sys.path", _join_names(folders_on_path), causes, little=True, parts=tuple(folders_on_path)
+            area,
+            "sys.path",
+            _join_names(folders_on_path),
+            causes,
+            is_minor=True,
+            items=tuple(folders_on_path),
         )
     for toolkit in facts.toolkits:
         yield Entry(
-            area, f"CUDA toolkit {paths(toolkit.path)}", toolkit.version or "of unknown version", little=True
+            area,
+            f"CUDA toolkit {paths(toolkit.path)}",
+            toolkit.version or "of unknown version",
+            is_minor=True,
         )
     if not isinstance(facts.nvcc, Absent):
         yield _make_entry(facts.nvcc, area, "nvcc", str, frozenset(), little=True)

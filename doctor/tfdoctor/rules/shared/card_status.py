@@ -8,11 +8,11 @@ from tfdoctor.facts import Absent, SmiFacts, Unknown, value_of
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CardHealth, SmiGpu
+    from tfdoctor.facts import GpuCondition, SmiGpu
     from tfdoctor.rules.base import RuleContext
 
 
-def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+def require_gpu_conditions(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Return None if nvidia-smi reports the condition of the GPUs, else the result of the rule."""
     smi = context.facts.driver.smi
     if isinstance(smi, Unknown):
@@ -21,12 +21,12 @@ def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck |
         return NotApplicable(smi.why or "there is no nvidia-smi to ask")
     if not isinstance(smi.value, SmiFacts):
         return NotApplicable("nvidia-smi does not answer, which TFD112 explains")
-    if not list_card_conditions(context):
+    if not list_gpu_conditions(context):
         return NotApplicable("this nvidia-smi does not tell the cards' condition")
     return None
 
 
-def list_card_conditions(context: RuleContext) -> list[tuple[SmiGpu, CardHealth]]:
+def list_gpu_conditions(context: RuleContext) -> list[tuple[SmiGpu, GpuCondition]]:
     """List the GPUs whose condition nvidia-smi reports, each with its condition."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFacts):
@@ -34,7 +34,7 @@ def list_card_conditions(context: RuleContext) -> list[tuple[SmiGpu, CardHealth]
     return [(gpu, gpu.health) for gpu in smi.gpus if gpu.health is not None]
 
 
-def smi_gpu_label(gpu: SmiGpu) -> str:
+def format_smi_gpu(gpu: SmiGpu) -> str:
     """Return the label of a GPU, such as "NVIDIA A100 (0000:01:00.0)"."""
     name = gpu.name or f"GPU {gpu.index}"
     return f"{name} ({gpu.pci_bus_id})" if gpu.pci_bus_id else name

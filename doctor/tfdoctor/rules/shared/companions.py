@@ -59,7 +59,7 @@ def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
     return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
-def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Result:
+def check_companions(context: RuleContext, rule: Rule, *packages: str) -> Result:
     """Return the result of a rule about these packages, which has at most one finding.
 
     A package that breaks the import is preferred. The rule must require TensorFlow and the distributions.
@@ -74,17 +74,17 @@ def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Resu
         if companion.package in packages and companion.breaks
     ]
     companions.sort(key=lambda companion: companion.effect != "import")
-    return [companion_finding(context, rule, companion) for companion in companions[:1]]
+    return [build_companion_finding(context, rule, companion) for companion in companions[:1]]
 
 
-def companion_finding(context: RuleContext, rule: Rule, companion: Companion) -> Finding:
+def build_companion_finding(context: RuleContext, rule: Rule, companion: Companion) -> Finding:
     """Convert one entry of the table to a finding."""
-    installed = context.python.distribution(companion.package) if context.python is not None else None
+    installed = context.python.find_distribution(companion.package) if context.python is not None else None
     version = installed.version if installed is not None else "nothing"
     build = context.build
     name = f"TensorFlow {build.version}" if build is not None else "TensorFlow"
     breaks_import = companion.effect == "import"
-    return rule.finding(
+    return rule.make_finding(
         Cause(companion.cause),
         Severity.ERROR if breaks_import else Severity.WARNING,
         f"{companion.text} {'The import stops with' if breaks_import else 'It stops with'}: {companion.error}",
@@ -107,8 +107,10 @@ def companion_finding(context: RuleContext, rule: Rule, companion: Companion) ->
             Remedy(
                 "Install a version that this TensorFlow works with.",
                 (
-                    advice.pip_install(context.target, [_find_working_requirement(context, companion)]),
-                    advice.check_again(context.target),
+                    advice.format_pip_install(
+                        context.target, [_find_working_requirement(context, companion)]
+                    ),
+                    advice.format_check_command(context.target),
                 ),
                 steps=(Install((_find_working_requirement(context, companion),)),),
             )
@@ -155,44 +157,44 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
 # ---------------------------------------------------------------- import failures
 
 
-def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFailure]) -> Finding:
+def build_package_finding(context: RuleContext, rule: Rule, failures: Sequence[ImportFailure]) -> Finding:
     """Build one finding about all packages that make the import fail.
 
-    `failed` are the failures of an import that was rehearsed without running TensorFlow. One remedy fixes them all.
+    `failures` are the failures of an import that was rehearsed without running TensorFlow. One remedy fixes them all.
     """
-    first = failed[0]
+    first = failures[0]
     rehearsed_import = first.rehearsed
-    names = join_words([_format_package(context, failure) for failure in failed])
+    names = join_words([_format_package(context, failure) for failure in failures])
     if first.library:
         title = f"import tensorflow fails: {first.library} comes before the system's own library"
-    elif all(failure.damage for failure in failed):
+    elif all(failure.damage for failure in failures):
         title = f"{names} is damaged: {first.damage[0].path} {DAMAGE_TEXTS[first.damage[0].what]}"
-        if len(failed) > 1:
+        if len(failures) > 1:
             title = f"{names} are damaged"
-    elif first.missing:
-        title = f"import tensorflow fails: {names} {'is' if len(failed) == 1 else 'are'} not installed"
+    elif first.is_missing:
+        title = f"import tensorflow fails: {names} {'is' if len(failures) == 1 else 'are'} not installed"
     else:
         title = f"import tensorflow fails with {names}"
-    if not first.fatal:
+    if not first.is_fatal:
         title = title.replace("import tensorflow fails", "tf.keras fails")
-    stops = "import tensorflow stops" if first.fatal else "tf.keras stops"
+    stops = "import tensorflow stops" if first.is_fatal else "tf.keras stops"
     explanation = f"{stops} with {rehearsed_import.error_type}: {rehearsed_import.error.rstrip('.')}."
     numpy_mismatch = next(
-        (failure for failure in failed if _is_numpy_mismatch(failure.rehearsed.error)), None
+        (failure for failure in failures if _is_numpy_mismatch(failure.rehearsed.error)), None
     )
     if numpy_mismatch is not None:
-        numpy = context.python.distribution("numpy") if context.python is not None else None
+        numpy = context.python.find_distribution("numpy") if context.python is not None else None
         explanation += (
             f" {_format_package(context, numpy_mismatch)} is compiled for a different NumPy than"
             f" {numpy.version if numpy is not None else 'this one'}."
         )
-    return rule.finding(
+    return rule.make_finding(
         get_failure_cause(first),
-        Severity.ERROR if first.fatal else Severity.WARNING,
+        Severity.ERROR if first.is_fatal else Severity.WARNING,
         explanation,
         title=title,
-        evidence=_list_evidence(context, failed),
-        remedies=[_build_remedy(context, failed)],
+        evidence=_list_evidence(context, failures),
+        remedies=[_build_remedy(context, failures)],
     )
 
 
@@ -223,10 +225,10 @@ def _is_numpy_mismatch(error: str) -> bool:
 
 def _format_package(context: RuleContext, failure: ImportFailure) -> str:
     """Return a package's name, with its version if it is installed."""
-    distribution = context.python.distribution(failure.package) if context.python is not None else None
+    distribution = context.python.find_distribution(failure.package) if context.python is not None else None
     return (
         f"{failure.package} {distribution.version}"
-        if distribution is not None and not failure.missing
+        if distribution is not None and not failure.is_missing
         else failure.package
     )
 
@@ -257,13 +259,15 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
         return _build_library_removal_remedy(context, library)
     variable = _find_variable(context, failures)
     if variable:
-        return variable_origins.unset_remedy(context, variable, "Unset the variable.")
+        return variable_origins.make_unset_remedy(context, variable, "Unset the variable.")
     if all(
         difference.what == "unreadable" for failure in failures for difference in failure.damage or _NO_DAMAGE
     ):
         python = context.python
         distributions = (
-            {failure.package: python.distribution(failure.package) for failure in failures} if python else {}
+            {failure.package: python.find_distribution(failure.package) for failure in failures}
+            if python
+            else {}
         )
         paths = [
             f"{distribution.location}/{difference.path}"
@@ -277,7 +281,7 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
     reinstall = any(damage_flags)
     requirements = tuple(
         dict.fromkeys(
-            requirement_of(context, failure.package, reinstall=damaged)
+            choose_requirement(context, failure.package, reinstall=damaged)
             for failure, damaged in zip(failures, damage_flags, strict=True)
         )
     )
@@ -285,8 +289,8 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
     return Remedy(
         "Install it again." if reinstall else "Install versions that this TensorFlow works with.",
         (
-            advice.pip_install(context.target, requirements, options=options),
-            advice.check_again(context.target),
+            advice.format_pip_install(context.target, requirements, options=options),
+            advice.format_check_command(context.target),
         ),
         steps=(Install(requirements, reinstall=reinstall, dependencies=not reinstall),),
     )
@@ -308,9 +312,9 @@ def _find_variable(context: RuleContext, failures: Sequence[ImportFailure]) -> s
 
 def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
     """Return whether an installed package lacks one of its modules and no better version is known."""
-    if failure.missing or not failure.rehearsed.not_found:
+    if failure.is_missing or not failure.rehearsed.not_found:
         return False
-    distribution = context.python.distribution(failure.package) if context.python is not None else None
+    distribution = context.python.find_distribution(failure.package) if context.python is not None else None
     working_version = _find_working_version(context, failure.package)
     return distribution is None or working_version is None or working_version == distribution.version
 
@@ -328,14 +332,14 @@ def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
     removed = [entry for entry in entries if entry.rstrip("/") in (folder, library)]
     remaining = [entry for entry in entries if entry not in removed]
     text = f"Take {', '.join(removed) or library} off {name} where TensorFlow runs."
-    return variable_origins.remove_entries_remedy(context, name, tuple(removed), remaining, text)
+    return variable_origins.make_remove_entries_remedy(context, name, tuple(removed), remaining, text)
 
 
 _NO_DAMAGE = (FileDifference("", "missing"),)
 """Used for a failure without damaged files, so that it does not count as unreadable."""
 
 
-def requirement_of(context: RuleContext, package: str, *, reinstall: bool = False) -> str:
+def choose_requirement(context: RuleContext, package: str, *, reinstall: bool = False) -> str:
     """Return the pip requirement that gives TensorFlow a working version of a package.
 
     With `reinstall`, it names the installed version. Otherwise it is the first of these that is known:
@@ -345,7 +349,7 @@ def requirement_of(context: RuleContext, package: str, *, reinstall: bool = Fals
     * any version except the installed one.
     """
     python = context.python
-    distribution = python.distribution(package) if python is not None else None
+    distribution = python.find_distribution(package) if python is not None else None
     if reinstall and distribution is not None:
         return f"{package}=={distribution.version}"
     working_version = _find_working_version(context, package)
@@ -361,7 +365,7 @@ def requirement_of(context: RuleContext, package: str, *, reinstall: bool = Fals
     return f"{package}!={distribution.version}" if distribution is not None else package
 
 
-def requirement_if_absent(context: RuleContext, package: str) -> str:
+def choose_absent_requirement(context: RuleContext, package: str) -> str:
     """Return the pip requirement for a package that this environment lacks.
 
     A copy elsewhere on PYTHONPATH does not count as installed.

@@ -19,7 +19,7 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import check_driver_stage, find_missing_driver_cause
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, evidence_from
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_evidence
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Cause
     from tfdoctor.rules.base import RuleContext
 
-NO_ANSWER = "did not answer within"
+HANG_PHRASE = "did not answer within"
 """The phrase with which probes/driver.py reports that the child process that queries the driver hung."""
 
 
@@ -42,16 +42,16 @@ class DriverState:
     """The explanation of `cause`, as a sentence; "" if there is no cause."""
     resolution: Resolution | None
     """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
-    answer: CudaDriver | None
+    cuda: CudaDriver | None
     """The results of querying libcuda; None if it was not queried."""
 
     @property
     def works(self) -> bool:
         """Whether cuInit succeeds and the driver shows a GPU."""
-        return self.answer is not None and self.answer.init == 0 and bool(self.answer.count)
+        return self.cuda is not None and self.cuda.init == 0 and bool(self.cuda.count)
 
 
-def driver_state(context: RuleContext) -> DriverState:
+def determine_driver_state(context: RuleContext) -> DriverState:
     """Return the driver's state from TensorFlow's point of view.
 
     The same stages are checked as for the prediction, even if TensorFlow is not installed.
@@ -72,27 +72,27 @@ def driver_state(context: RuleContext) -> DriverState:
     return DriverState(None, "", resolution, answer)
 
 
-def hang_reason(context: RuleContext) -> str:
+def find_hang_reason(context: RuleContext) -> str:
     """Return why the driver is considered to hang; "" if it is not."""
     fact = context.facts.driver.cuda
-    return fact.why if isinstance(fact, Unknown) and NO_ANSWER in fact.why else ""
+    return fact.why if isinstance(fact, Unknown) and HANG_PHRASE in fact.why else ""
 
 
 # ---------------------------------------------------------------- GPUs
 
 
-def find_gpu(context: RuleContext, card: PciGpu) -> Gpu | None:
+def find_gpu(context: RuleContext, pci_gpu: PciGpu) -> Gpu | None:
     """Return the GPU table's entry for the PCI ID of a GPU; None if there is none."""
-    return context.compat.gpu_by_pci_id(card.device_id) if card.device_id else None
+    return context.compat.gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
 
 
-def card_label(context: RuleContext, card: PciGpu) -> str:
+def format_pci_gpu(context: RuleContext, pci_gpu: PciGpu) -> str:
     """Return the label of a GPU on the PCI bus, such as "GeForce RTX 3090 (0000:01:00.0)"."""
-    gpu = find_gpu(context, card)
-    return f"{gpu.name if gpu is not None else f'NVIDIA card 10de:{card.device_id}'} ({card.address})"
+    gpu = find_gpu(context, pci_gpu)
+    return f"{gpu.name if gpu is not None else f'NVIDIA card 10de:{pci_gpu.device_id}'} ({pci_gpu.address})"
 
 
-def device_label(device: CudaDevice) -> str:
+def format_device(device: CudaDevice) -> str:
     """Return the label of a CUDA device, such as "GPU 0, NVIDIA GeForce RTX 3090 (0000:01:00.0)"."""
     bus_id = f" ({device.pci_bus_id})" if device.pci_bus_id else ""
     name = device.name or "unnamed"
@@ -124,18 +124,18 @@ def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
     )
 
 
-def pci_evidence(context: RuleContext) -> list[Evidence]:
+def list_pci_evidence(context: RuleContext) -> list[Evidence]:
     """Return evidence of the GPUs on the PCI bus, or of their absence; empty if unknown."""
     fact = context.facts.driver.pci
     if isinstance(fact, Known):
         return [
-            Evidence(fact.source, f"{card_label(context, gpu)}, kernel driver: {gpu.driver or 'none'}")
+            Evidence(fact.source, f"{format_pci_gpu(context, gpu)}, kernel driver: {gpu.driver or 'none'}")
             for gpu in fact.value
         ]
-    return [evidence_from(fact, fact.why)] if isinstance(fact, Absent) else []
+    return [make_evidence(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
-def smi_evidence(context: RuleContext) -> list[Evidence]:
+def list_smi_evidence(context: RuleContext) -> list[Evidence]:
     """Return the output of a failing nvidia-smi as evidence; empty if it works."""
     fact = context.facts.driver.smi
     failure = value_of(fact)
@@ -144,22 +144,22 @@ def smi_evidence(context: RuleContext) -> list[Evidence]:
     return []
 
 
-def module_evidence(context: RuleContext) -> list[Evidence]:
+def list_module_evidence(context: RuleContext) -> list[Evidence]:
     """Return evidence of the loaded kernel module, or of its absence; empty if unknown."""
     fact = context.facts.driver.kernel_module
     if isinstance(fact, Known):
         return [
-            evidence_from(
+            make_evidence(
                 fact, f"kernel module {fact.value.version}{' (open)' if fact.value.open_kernel else ''}"
             )
         ]
-    return [evidence_from(fact, fact.why)] if isinstance(fact, Absent) else []
+    return [make_evidence(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
 # ---------------------------------------------------------------- versions
 
 
-def driver_version(context: RuleContext) -> tuple[str, str] | None:
+def find_driver_version(context: RuleContext) -> tuple[str, str] | None:
     """Return the driver's version and the source of that information; None if it is not known.
 
     The version is the kernel module's version, else NVML's, else nvidia-smi's.
@@ -167,7 +167,7 @@ def driver_version(context: RuleContext) -> tuple[str, str] | None:
     return fit.find_driver_version(context.facts)
 
 
-def code_for(context: RuleContext, capability: str) -> str:
+def find_code_kind(context: RuleContext, capability: str) -> str:
     """Return the kind of code that this build has for a compute capability, as `Compat.code_for` does.
 
     "unknown" means that it was not determined. If build_info.py lists other architectures than the published
@@ -207,7 +207,7 @@ def find_required_compilation(context: RuleContext, capability: str) -> tuple[st
     published = _find_published_release(context)
     if published is not None:
         return context.compat.find_ptx_requirement(published, capability)
-    if build.cuda is not None and code_for(context, capability) in ("jit", "arch-specific"):
+    if build.cuda is not None and find_code_kind(context, capability) in ("jit", "arch-specific"):
         return build.cuda, "all"
     return None
 
@@ -239,7 +239,7 @@ def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tup
     return tuple(code), tuple(f"{major}.{minor}" for kind, major, minor in matches if kind == "compute")
 
 
-def newest_code(context: RuleContext) -> str | None:
+def find_newest_code(context: RuleContext) -> str | None:
     """Return the highest compute capability for which this build has machine code; None if unknown."""
     architectures = list_build_architectures(context)
     build = context.build
@@ -286,27 +286,27 @@ def list_node_errors(context: RuleContext) -> list[str]:
 # ---------------------------------------------------------------- remedies
 
 
-def kernel_log_remedy(context: RuleContext) -> Remedy:
+def make_kernel_log_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to read the kernel log, in which the driver reports its errors."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
-        (f"{advice.sudo_prefix(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
+        (f"{advice.get_sudo_prefix(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
     )
 
 
-def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
+def make_load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
     """Return the remedy to load a kernel module with modprobe."""
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
-        (f"{sudo}modprobe {module}", advice.check_again(context.target)),
+        (f"{sudo}modprobe {module}", advice.format_check_command(context.target)),
         changes_system=True,
     )
 
 
-def reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
+def make_reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
     """Return the remedy to restart the machine."""
-    return Remedy(text, (f"{advice.sudo_prefix(context.target)}reboot",), changes_system=True)
+    return Remedy(text, (f"{advice.get_sudo_prefix(context.target)}reboot",), changes_system=True)
 
 
 def list_capable_devices(context: RuleContext) -> list[CudaDevice]:

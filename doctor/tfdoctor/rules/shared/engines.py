@@ -43,10 +43,10 @@ def get_container_facts(context: RuleContext) -> ContainerFacts:
     return require_value(value_of(context.facts.containers))
 
 
-def convert_problems(rule: Rule, troubles: Sequence[EngineProblem]) -> list[Finding]:
+def convert_problems(rule: Rule, problems: Sequence[EngineProblem]) -> list[Finding]:
     """Convert an engine's problems to findings of a rule."""
     return [
-        rule.finding(
+        rule.make_finding(
             problem.cause,
             problem.severity,
             problem.explanation,
@@ -54,5 +54,5 @@ def convert_problems(rule: Rule, troubles: Sequence[EngineProblem]) -> list[Find
             evidence=problem.evidence,
             remedies=problem.remedies,
         )
-        for problem in troubles
+        for problem in problems
     ]

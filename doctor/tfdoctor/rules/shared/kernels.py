@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 CAUSES_OF_MISSING_MODULE = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
 """The causes that the driver's error can suggest if the kernel module is missing."""
-RESERVED = frozenset({"vfio-pci", "pci-stub"})
+RESERVING_DRIVERS = frozenset({"vfio-pci", "pci-stub"})
 """Kernel drivers that reserve a GPU for a virtual machine."""
 
 ProblemText = tuple[str, str, list[Remedy]]
 """The title, the explanation and the remedies of a finding."""
 
 
-def cause_of_missing_module(context: RuleContext) -> Cause | None:
+def find_missing_module_cause(context: RuleContext) -> Cause | None:
     """Return the cause that libcuda's error suggests if no NVIDIA kernel module is loaded on this host.
 
     None if a module is loaded, if libcuda cannot be opened or does not fail, or if the module is not visible here
@@ -40,27 +40,27 @@ def cause_of_missing_module(context: RuleContext) -> Cause | None:
         return None
     if not isinstance(facts.driver.kernel_module, Absent):
         return None
-    state = drivers.driver_state(context)
+    state = drivers.determine_driver_state(context)
     # 34 is a stub library; 35 and 36 mean that a module of an older version runs
-    if state.answer is None or not state.answer.loaded or state.answer.init in (None, 0, 34, 35, 36):
+    if state.cuda is None or not state.cuda.loaded or state.cuda.init in (None, 0, 34, 35, 36):
         return None
     return state.cause if state.cause in CAUSES_OF_MISSING_MODULE else None
 
 
 def require_waiting_driver(context: RuleContext) -> NotApplicable | None:
     """Return None if an installed driver lacks its kernel module, else the result of the rule."""
-    if cause_of_missing_module(context) is None:
+    if find_missing_module_cause(context) is None:
         return NotApplicable("no driver is installed here that waits for its kernel module")
     return None
 
 
-def has_usable_card(context: RuleContext) -> bool:
+def has_usable_gpu(context: RuleContext) -> bool:
     """Return whether there is a GPU that the module could drive.
 
     GPUs that are reserved for virtual machines do not count.
     """
     gpus = value_of(context.facts.driver.pci) or ()
-    return any(gpu.driver not in RESERVED for gpu in gpus)
+    return any(gpu.driver not in RESERVING_DRIVERS for gpu in gpus)
 
 
 def get_module_files(context: RuleContext) -> ModuleFiles | None:
@@ -71,7 +71,7 @@ def get_module_files(context: RuleContext) -> ModuleFiles | None:
 def is_module_unbuilt(context: RuleContext) -> bool:
     """Return whether no module was built for the running kernel (TFD117)."""
     files = get_module_files(context)
-    if cause_of_missing_module(context) is None or files is None or not has_usable_card(context):
+    if find_missing_module_cause(context) is None or files is None or not has_usable_gpu(context):
         return False
     return not files.running
 
@@ -80,10 +80,10 @@ def is_blocked_by_secure_boot(context: RuleContext) -> bool:
     """Return whether the module exists but Secure Boot blocks it (TFD118)."""
     files = get_module_files(context)
     if (
-        cause_of_missing_module(context) is None
+        find_missing_module_cause(context) is None
         or files is None
         or not files.running
-        or not has_usable_card(context)
+        or not has_usable_gpu(context)
     ):
         return False
     if value_of(context.facts.kernel.secure_boot) is not True:
@@ -93,15 +93,15 @@ def is_blocked_by_secure_boot(context: RuleContext) -> bool:
 
 def is_switched_off(context: RuleContext) -> bool:
     """Return whether the GPU or its module was switched off on purpose (TFD119)."""
-    if cause_of_missing_module(context) is None:
+    if find_missing_module_cause(context) is None:
         return False
     files = get_module_files(context)
     if value_of(context.facts.kernel.prime) == "off":
         return True
-    return files is not None and bool(files.blocked) and has_usable_card(context)
+    return files is not None and bool(files.blocked) and has_usable_gpu(context)
 
 
-def module_rule_code(context: RuleContext) -> str:
+def find_module_rule_code(context: RuleContext) -> str:
     """Return the code of the rule that explains why the module is not loaded; "" if there is none."""
     if is_switched_off(context):
         return "TFD119"
@@ -110,10 +110,10 @@ def module_rule_code(context: RuleContext) -> str:
     return "TFD118" if is_blocked_by_secure_boot(context) else ""
 
 
-def rebuild_initramfs_command(context: RuleContext) -> str:
+def make_initramfs_command(context: RuleContext) -> str:
     """Return the command that rebuilds the initial RAM disk."""
-    sudo = advice.sudo_prefix(context.target)
-    manager = advice.package_manager(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
+    manager = advice.get_package_manager(context.target)
     if manager == advice.APT:
         return f"{sudo}update-initramfs -u"
     return f"{sudo}mkinitcpio -P" if manager == advice.PACMAN else f"{sudo}dracut --force"
@@ -127,7 +127,7 @@ def list_kernel_events(context: RuleContext, *kinds: str) -> list[KernelEvent]:
     return [event for event in value_of(context.facts.kernel.log) or () if not kinds or event.kind in kinds]
 
 
-def evidence_of_kernel_events(context: RuleContext, events: list[KernelEvent]) -> list[Evidence]:
+def make_kernel_event_evidence(context: RuleContext, events: list[KernelEvent]) -> list[Evidence]:
     """Convert at most eight events of the kernel log to evidence."""
     fact = context.facts.kernel.log
     source = fact.source if isinstance(fact, Known) else "dmesg"
@@ -163,13 +163,13 @@ def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
 
 def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
     """Explain an Xid after which the GPU cannot be used."""
-    number = event.xid if event.xid is not None else xids.BUS_LOST
-    if number != xids.BUS_LOST:
+    number = event.xid if event.xid is not None else xids.BUS_LOST_XID
+    if number != xids.BUS_LOST_XID:
         meaning = xids.find_xid(number).meaning
         return (
             f"The card is unusable until it is reset (Xid {number})",
             f"The kernel's log says Xid {number}: {meaning}.",
-            [drivers.reboot_remedy(context, "Restart the machine; if it recurs, the card is faulty.")],
+            [drivers.make_reboot_remedy(context, "Restart the machine; if it recurs, the card is faulty.")],
         )
     return (
         "The card has fallen off the bus (Xid 79)",
@@ -178,7 +178,7 @@ def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
             "slot or riser, power saving of the bus, or a fault of the card itself. Programs cannot bring it "
             "back."
         ),
-        [power_off_remedy(context)],
+        [make_power_off_remedy(context)],
     )
 
 
@@ -198,7 +198,7 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
             Remedy('In the firmware\'s settings, switch "Above 4G Decoding" on.'),
             Remedy(
                 "See what the kernel says of it.",
-                (f"{advice.sudo_prefix(context.target)}dmesg | grep -i 'BAR '",),
+                (f"{advice.get_sudo_prefix(context.target)}dmesg | grep -i 'BAR '",),
             ),
         ],
     )
@@ -270,7 +270,7 @@ def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemTe
     return (
         "NVIDIA's kernel module was built for another kernel",
         ("The kernel's log says that the module does not fit the kernel that runs."),
-        [rebuild_module_remedy(context)],
+        [make_rebuild_module_remedy(context)],
     )
 
 
@@ -286,8 +286,8 @@ def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemTe
             "module and libraries have different versions, or the card is faulty."
         ),
         [
-            power_off_remedy(context),
-            drivers.kernel_log_remedy(context),
+            make_power_off_remedy(context),
+            drivers.make_kernel_log_remedy(context),
         ],
     )
 
@@ -295,35 +295,35 @@ def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemTe
 # ---------------------------------------------------------------- remedies
 
 
-def power_off_remedy(context: RuleContext) -> Remedy:
+def make_power_off_remedy(context: RuleContext) -> Remedy:
     """Return the remedy for a GPU that does not work again after a restart: power the machine off."""
     return Remedy(
         "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
         "power, slot and cooling.",
-        (f"{advice.sudo_prefix(context.target)}poweroff",),
+        (f"{advice.get_sudo_prefix(context.target)}poweroff",),
         changes_system=True,
     )
 
 
-def install_headers_command(context: RuleContext) -> str:
+def make_headers_command(context: RuleContext) -> str:
     """Return the command that installs the headers of the running kernel.
 
     "" if the package manager is not known.
     """
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     return {
         advice.APT: f"{sudo}apt-get install linux-headers-$(uname -r)",
         advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
         advice.ZYPPER: f"{sudo}zypper install kernel-default-devel",
         advice.PACMAN: f"{sudo}pacman -S linux-headers",
-    }.get(advice.package_manager(context.target) or "", "")
+    }.get(advice.get_package_manager(context.target) or "", "")
 
 
-def rebuild_module_remedy(context: RuleContext) -> Remedy:
+def make_rebuild_module_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to build the module for the running kernel with DKMS, or with akmods on Fedora."""
-    sudo = advice.sudo_prefix(context.target)
+    sudo = advice.get_sudo_prefix(context.target)
     files = get_module_files(context)
-    headers_command = install_headers_command(context) if files is None or not files.headers else ""
+    headers_command = make_headers_command(context) if files is None or not files.headers else ""
     build_command = f"{sudo}dkms autoinstall"
     if context.facts.machine.distribution_id == "fedora" and not (files is not None and files.dkms):
         build_command = f"{sudo}akmods --force"
@@ -333,7 +333,7 @@ def rebuild_module_remedy(context: RuleContext) -> Remedy:
             *((headers_command,) if headers_command else ()),
             build_command,
             f"{sudo}modprobe nvidia",
-            advice.check_again(context.target),
+            advice.format_check_command(context.target),
         ),
         changes_system=True,
     )

@@ -14,7 +14,7 @@ from tfdoctor.text import split_entries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts import Instead, LoaderFacts, Resolution, Without
+    from tfdoctor.facts import LoaderFacts, RemovedEntriesResult, ReplacedLibrary, Resolution
     from tfdoctor.findings import Finding
     from tfdoctor.rules.base import RuleContext
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Shadowing:
     """Entries of a variable that keep the loader from finding a better library."""
 
-    without: Without
+    without: RemovedEntriesResult
     """The loader's results without these entries."""
-    harmful_files: tuple[Instead, ...]
+    harmful_files: tuple[ReplacedLibrary, ...]
     """The files that cause the problem, each with the file that it hides."""
 
 
@@ -36,7 +36,7 @@ def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowi
     something else.
     """
     loader = context.loader
-    best: tuple[int, Without] | None = None
+    best: tuple[int, RemovedEntriesResult] | None = None
     for without in loader.without if loader is not None else ():
         solved = _count_solved(loader, without, sonames) if loader is not None else 0
         if solved and (best is None or solved > best[0]):
@@ -51,7 +51,7 @@ def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowi
     return Shadowing(best[1], _select_harmful_files(best[1], unresolved, sonames))
 
 
-def _count_solved(loader: LoaderFacts, without: Without, sonames: Sequence[str]) -> int:
+def _count_solved(loader: LoaderFacts, without: RemovedEntriesResult, sonames: Sequence[str]) -> int:
     """Count the failures that removing the entries solves; 0 if the removal breaks something else."""
     resolved_now = {resolution.soname for resolution in loader.resolutions if resolution.ok}
     resolved_without = {resolution.soname for resolution in without.resolutions if resolution.ok}
@@ -63,8 +63,8 @@ def _count_solved(loader: LoaderFacts, without: Without, sonames: Sequence[str])
 
 
 def _select_harmful_files(
-    without: Without, failures: Sequence[Resolution], sonames: Sequence[str]
-) -> tuple[Instead, ...]:
+    without: RemovedEntriesResult, failures: Sequence[Resolution], sonames: Sequence[str]
+) -> tuple[ReplacedLibrary, ...]:
     """Return the files that the entries put first and that take part in the failures.
 
     If none takes part, return all files that the entries put first.
@@ -101,43 +101,43 @@ def _get_first_hidden_file(shadowing: Shadowing) -> str:
     return _normalize_path(shadowing.harmful_files[0].other) if shadowing.harmful_files else ""
 
 
-def format_entries(hiding: Shadowing) -> str:
+def format_entries(shadowing: Shadowing) -> str:
     """Return the variable and its entries, such as "LD_LIBRARY_PATH (/old/lib64)"."""
-    return f"{hiding.without.variable} ({', '.join(hiding.without.entries)})"
+    return f"{shadowing.without.variable} ({', '.join(shadowing.without.entries)})"
 
 
-def removal_remedy(context: RuleContext, hiding: Shadowing) -> Remedy:
+def make_removal_remedy(context: RuleContext, shadowing: Shadowing) -> Remedy:
     """Return the remedy to remove the entries where they are set."""
-    name, entries = hiding.without.variable, hiding.without.entries
+    name, entries = shadowing.without.variable, shadowing.without.entries
     value = context.facts.environment.variables.get(name, "")
     remaining = [entry for entry in split_entries(name, value) if entry not in entries]
-    hidden_file = _get_first_hidden_file(hiding)
+    hidden_file = _get_first_hidden_file(shadowing)
     benefit = f": {hidden_file} is found then" if hidden_file else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{benefit}."
-    return variable_origins.remove_entries_remedy(context, name, entries, remaining, text)
+    return variable_origins.make_remove_entries_remedy(context, name, entries, remaining, text)
 
 
-def evidence_of_hidden_files(context: RuleContext, hiding: Shadowing) -> list[Evidence]:
+def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> list[Evidence]:
     """Return evidence: the harmful files, the files that they hide, and the lines that add the entries."""
-    name = hiding.without.variable
+    name = shadowing.without.variable
     lines = [
         Evidence(
             instead.path,
             f"comes through {name}; without it {_normalize_path(instead.other) or 'nothing of that name'}",
         )
-        for instead in hiding.harmful_files[:4]
+        for instead in shadowing.harmful_files[:4]
     ]
     return [
         *lines,
         *(
             evidence
-            for entry in hiding.without.entries
-            for evidence in variable_origins.origin_evidence(context, name, entry)
+            for entry in shadowing.without.entries
+            for evidence in variable_origins.list_origin_evidence(context, name, entry)
         ),
     ]
 
 
-def with_shadowing(
+def add_shadowing(
     context: RuleContext, finding: Finding, sonames: Sequence[str] = (), *, title: str = ""
 ) -> Finding:
     """Return the finding with the file that hides a better library added to it.
@@ -153,7 +153,7 @@ def with_shadowing(
         shadowing.harmful_files[0] if shadowing.harmful_files else None,
     )
     origins = "".join(
-        variable_origins.origin_sentence(context, name, entry) for entry in shadowing.without.entries
+        variable_origins.format_origin_sentence(context, name, entry) for entry in shadowing.without.entries
     )
     if first_file is None:
         return finding
@@ -166,6 +166,6 @@ def with_shadowing(
         finding,
         title=title or f"{first_file.path}, which {name} puts first, hides a library that works",
         explanation=f"{name} puts {first_file.path}{count_text} before {hidden_text}.{origins} {finding.explanation}",
-        evidence=(*evidence_of_hidden_files(context, shadowing), *finding.evidence),
-        remedies=(removal_remedy(context, shadowing),),
+        evidence=(*list_hidden_file_evidence(context, shadowing), *finding.evidence),
+        remedies=(make_removal_remedy(context, shadowing),),
     )

@@ -19,7 +19,7 @@ def describe_python_choice(context: RuleContext) -> str:
     return context.python.requested if context.python is not None else "as asked"
 
 
-def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
+def list_other_python_evidence(context: RuleContext) -> list[Evidence]:
     """Return evidence of the other Pythons that have a TensorFlow."""
     choice = context.facts.choice
     return [

@@ -16,7 +16,7 @@ WORKING_DIRECTORY_LABEL = "the working directory"
 """The label of a folder that neither a variable nor Python's own path adds."""
 
 
-def kind_of(path: str) -> str:
+def get_module_kind(path: str) -> str:
     """Return "file" or "folder" for the path of a module.
 
     The path of a package is its folder, without __init__.py.
@@ -35,24 +35,27 @@ def describe_path_source(context: RuleContext, path: str) -> str:
     return WORKING_DIRECTORY_LABEL
 
 
-def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
+def list_shadowing_evidence(context: RuleContext, path: str) -> list[Evidence]:
     """Return evidence that Python finds `path` first, with the line that adds its folder if that is known."""
     leader = find_leader(context.facts, get_path_folder(path))
-    origin = variable_origins.origin_evidence(context, leader.by, leader.entry) if leader is not None else []
+    origin = (
+        variable_origins.list_origin_evidence(context, leader.by, leader.entry) if leader is not None else []
+    )
     return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *origin]
 
 
-def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
+def make_shadowing_remedies(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedies for a module that is found first: rename it, or keep its folder off Python's path."""
     leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
-        return [variable_origins.remove_from_python_path(context, leader)]
+        return [variable_origins.make_python_path_remedy(context, leader)]
     folder, _, name = path.rpartition("/")
-    check_command = advice.check_again(context.target)
+    check_command = advice.format_check_command(context.target)
     new_path = advice.quote(f"{folder}/my_{name}")
     return [
         Remedy(
-            f"Give the {kind_of(path)} another name.", (f"mv {advice.quote(path)} {new_path}", check_command)
+            f"Give the {get_module_kind(path)} another name.",
+            (f"mv {advice.quote(path)} {new_path}", check_command),
         ),
         Remedy("Or start Python from another folder.", ("cd ~", check_command)),
     ]

@@ -26,11 +26,11 @@ ORIGIN_LABELS = {
     "shell": "the shell that tfdoctor was started from, or something that this has read",
 }
 """Labels of the origins that have no file, by Origin.by."""
-CONTAINER = "the container (its image, or how it was started) or a shell in it"
+CONTAINER_LABEL = "the container (its image, or how it was started) or a shell in it"
 """The label of the origin of a variable that a container has from its start."""
 
 
-def origin_label(context: RuleContext, name: str, entry: str | None = None) -> str:
+def format_origin(context: RuleContext, name: str, entry: str | None = None) -> str:
     """Return a phrase that names the origin of the variable or of its entry; "" if the origin is not known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None:
@@ -40,19 +40,19 @@ def origin_label(context: RuleContext, name: str, entry: str | None = None) -> s
     if origin.by == "shell" and context.facts.environment.scheduler is not None:
         return f"{context.facts.environment.scheduler} or the shell"
     if origin.by == "shell" and context.facts.machine.container:
-        return CONTAINER
+        return CONTAINER_LABEL
     return ORIGIN_LABELS.get(origin.by, "")
 
 
-def origin_sentence(context: RuleContext, name: str, entry: str | None = None) -> str:
+def format_origin_sentence(context: RuleContext, name: str, entry: str | None = None) -> str:
     """Return a sentence about the origin, with a leading space; "" if it is not known."""
-    label = origin_label(context, name, entry)
+    label = format_origin(context, name, entry)
     if not label:
         return ""
     return f" {entry} is put there by {label}." if entry is not None else f" It is set by {label}."
 
 
-def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
+def list_origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
     """Return the line that sets the variable, as evidence; empty if no file is known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None or not origin.path:
@@ -60,17 +60,17 @@ def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -
     return [Evidence(origin.path, " ".join(origin.text.split()), origin.line)]
 
 
-def unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
+def make_unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
     """Return the remedy to unset the variable.
 
     If a file that runs when Python starts sets it, the remedy concerns that file, else the shell. If `steps` is
     false, `tfdoctor fix` does not apply the remedy, because the user has to decide.
     """
     origin = context.facts.environment.origin(name)
-    check_command = advice.check_again(context.target)
+    check_command = advice.format_check_command(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
         return _build_startup_variable_remedy(context, origin, text, steps=steps)
-    commands = (f"unset {name}", *permanent_commands(context, name), check_command)
+    commands = (f"unset {name}", *list_permanent_commands(context, name), check_command)
     return Remedy(
         f"{text}{_format_permanent_change(context, origin)}",
         commands,
@@ -78,7 +78,7 @@ def unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = Tr
     )
 
 
-def remove_entries_remedy(
+def make_remove_entries_remedy(
     context: RuleContext,
     name: str,
     entries: Sequence[str],
@@ -93,23 +93,25 @@ def remove_entries_remedy(
     )
     origins = [context.facts.environment.origin(name, entry) for entry in entries]
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
-        labels = dict.fromkeys(origin_label(context, name, entry) for entry in entries)
+        labels = dict.fromkeys(format_origin(context, name, entry) for entry in entries)
         return Remedy(f"{text} It is {' and '.join(labels)} that puts it there: change it there.")
-    permanent = [command for entry in entries for command in permanent_commands(context, name, entry)]
+    permanent = [command for entry in entries for command in list_permanent_commands(context, name, entry)]
     notes = "".join(dict.fromkeys(_format_permanent_change(context, origin) for origin in origins))
     return Remedy(
         f"{text}{notes}",
-        (shell_command, *dict.fromkeys(permanent), advice.check_again(context.target)),
+        (shell_command, *dict.fromkeys(permanent), advice.format_check_command(context.target)),
         steps=(RemoveEntries(name, tuple(dict.fromkeys(entries))),),
     )
 
 
-def path_source_phrase(context: RuleContext, leader: LeadingFolder) -> str:
+def format_path_source(context: RuleContext, leader: LeadingFolder) -> str:
     """Return the subject and verb of a sentence about a folder that is first on the path ("PYTHONPATH puts")."""
-    return f"{leader.by if leader.by != MODULE_PATH else origin_label(context, leader.by, leader.entry)} puts"
+    return (
+        f"{leader.by if leader.by != MODULE_PATH else format_origin(context, leader.by, leader.entry)} puts"
+    )
 
 
-def remove_from_python_path(context: RuleContext, leader: LeadingFolder) -> Remedy:
+def make_python_path_remedy(context: RuleContext, leader: LeadingFolder) -> Remedy:
     """Return the remedy to remove a folder from PYTHONPATH, or from the startup file that adds it to the path."""
     entry = leader.entry
     if leader.by == MODULE_PATH:
@@ -117,7 +119,7 @@ def remove_from_python_path(context: RuleContext, leader: LeadingFolder) -> Reme
     entries = split_entries("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     removed = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
     remaining = [item for item in entries if item not in removed]
-    return remove_entries_remedy(
+    return make_remove_entries_remedy(
         context, "PYTHONPATH", removed, remaining, f"Remove {entry.rstrip('/')} from PYTHONPATH."
     )
 
@@ -128,13 +130,13 @@ def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str
         origin is None or not origin.path or origin.by == "kernel"
     ):  # `advice.kernel` covers kernel specifications
         return ""
-    label = origin_label(context, origin.name, origin.entry)
+    label = format_origin(context, origin.name, origin.entry)
     if _is_own_file(context, origin.path):
         return f" {label} does it, whenever the environment is activated."
     return f" To make this permanent, remove it from {label}, which is not this environment's own."
 
 
-def permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
+def list_permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
     """Return the command that removes the setting from the environment's activation script or conda's variables.
 
     Empty if the origin is a different file, or if the line does more than set this variable.
@@ -190,7 +192,7 @@ def _find_last_plain_word(line: str) -> str:
 
 def _build_startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *, steps: bool) -> Remedy:
     """Return the remedy for a variable that is set when this Python starts."""
-    check_command = advice.check_again(context.target)
+    check_command = advice.format_check_command(context.target)
     if not origin.path:
         folders = " ".join(advice.quote(folder) for folder in _list_site_folders(context))
         grep_command = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {folders}"
@@ -198,7 +200,7 @@ def _build_startup_variable_remedy(context: RuleContext, origin: Origin, text: s
             f"{text} `unset` is of no use: {ORIGIN_LABELS[origin.by]} sets it, whatever the shell has. Look where.",
             (grep_command,) if folders and origin.by == "start" else (),
         )
-    label = origin_label(context, origin.name)
+    label = format_origin(context, origin.name)
     if not _is_own_file(context, origin.path):
         return Remedy(
             f"{text} `unset` is of no use: {label} sets it whenever this Python starts. That file is not this "
@@ -235,11 +237,11 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
         )
     step = _make_comment_out_step(origin)
     if not _is_own_file(context, origin.path) or step is None:
-        return Remedy(f"Remove {folder} from {origin_label(context, MODULE_PATH, folder)}: {effect}")
+        return Remedy(f"Remove {folder} from {format_origin(context, MODULE_PATH, folder)}: {effect}")
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: {effect}",
-        (_make_comment_out_command(origin, mark), advice.check_again(context.target)),
+        (_make_comment_out_command(origin, mark), advice.format_check_command(context.target)),
         steps=(step,),
     )
 

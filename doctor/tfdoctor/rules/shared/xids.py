@@ -71,15 +71,15 @@ XIDS: dict[int, Xid] = {
     143: Xid(XidKind.LOST, "the card could not be initialised"),
     154: Xid(XidKind.FAULT, "the driver asks for something to be done"),
 }
-UNKNOWN = Xid(XidKind.NOTE, "an event that is not in tfdoctor's table")
+UNKNOWN_XID = Xid(XidKind.NOTE, "an event that is not in tfdoctor's table")
 """The entry for numbers that are not in the table."""
-BUS_LOST = 79
+BUS_LOST_XID = 79
 """The Xid of a GPU that no longer answers on the bus."""
 
 
 def find_xid(number: int) -> Xid:
-    """Return the table's entry for an Xid number, or `UNKNOWN`."""
-    return XIDS.get(number, UNKNOWN)
+    """Return the table's entry for an Xid number, or `UNKNOWN_XID`."""
+    return XIDS.get(number, UNKNOWN_XID)
 
 
 def parse_recovery_action(text: str) -> str:
