@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "doctor" / "tfdoctor"
 MAX_ODD_NAMES, MAX_ODD_DOCSTRINGS = 19, 205
 """The number of violations that remain; lower it as violations are removed."""
-CLASSES_TWICE = {"Card", "Check", "Installer", "Recommendation"}
+CLASSES_TWICE = {"Check", "Installer", "Recommendation"}
 """Class names that occur twice.
 
 Check and Recommendation are classes of the API, beside the models that they are made from.

@@ -198,7 +198,7 @@ def test_everything_is_escaped() -> None:
     finding = replace(host_report.main_finding, title=hostile, explanation=hostile, remedies=(remedy,))
     evil_report = replace(
         host_report,
-        root=finding,
+        root_finding=finding,
         findings=(finding,),
         verdict=replace(host_report.verdict, headline=hostile),
         areas=tuple(replace(area, text=hostile, name=hostile) for area in host_report.areas),

@@ -16,7 +16,7 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Gpu, Host
+from tfdoctor.fit import Host, HostGpu
 from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.plan.arguments import make_plan
 from tfdoctor.render.paragraphs import Page
@@ -189,8 +189,8 @@ def list_commands(answer: Any) -> set[str]:
 def test_output_fits_the_width_except_commands(width: int, verbose: bool) -> None:
     compat = Compat.load()
     for tensorflow, host in (
-        (None, Host(cards=(Gpu("GeForce RTX 3060", "8.6"),), driver="550.54.14")),
-        ("1.14", Host(cards=(Gpu("GeForce RTX 4090", "8.9"),))),
+        (None, Host(cards=(HostGpu("GeForce RTX 3060", "8.6"),), driver="550.54.14")),
+        ("1.14", Host(cards=(HostGpu("GeForce RTX 4090", "8.9"),))),
         ("2.16.1", Host()),
     ):
         answer = recommend(compat, Request(tensorflow=tensorflow), host)
@@ -210,7 +210,7 @@ def test_output_fits_the_width_except_commands(width: int, verbose: bool) -> Non
 
 
 def test_control_characters_of_names_are_removed() -> None:
-    card = Gpu("\x1b[31mRTX\u202e 3060\n\x07", "8.6")
+    card = HostGpu("\x1b[31mRTX\u202e 3060\n\x07", "8.6")
     answer = recommend(Compat.load(), Request(base="x"), Host(cards=(card,), driver="550"))
     assert is_clean(render_recommendation(answer, verbose=True))
     page = Page(80, coloured=False)
@@ -230,7 +230,7 @@ def test_newest_supported_capability_is_named() -> None:
     """Name the newest compute capability that the release supports if no GPU is known."""
     text = render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), Host()))
     assert "1 the libraries of CUDA 10.0 end at compute capability 7.5" in " ".join(text.split())
-    turing = Host(cards=(Gpu("Tesla T4", "7.5"),))
+    turing = Host(cards=(HostGpu("Tesla T4", "7.5"),))
     assert "end at" not in render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), turing))
 
 
@@ -252,7 +252,7 @@ def test_commands_have_the_machine_options(tfdoctor: Tfdoctor, card: str, driver
 
 
 def test_footnotes_belong_to_the_releases() -> None:
-    answer = recommend(Compat.load(), Request(), Host(cards=(Gpu("GeForce RTX 5090", "12.0"),)))
+    answer = recommend(Compat.load(), Request(), Host(cards=(HostGpu("GeForce RTX 5090", "12.0"),)))
     text = render_recommendation(answer)
     releases = re.findall(r"^([✓!]) (\S+) .*?((?:\d, )*\d)$", text, re.MULTILINE)
     notes = re.findall(r"^  (\d)  ", text, re.MULTILINE)
@@ -269,11 +269,11 @@ def test_footnotes_belong_to_the_releases() -> None:
 
 def test_old_driver_is_the_reason() -> None:
     """Ignore problems of releases that the user did not request."""
-    host = Host(cards=(Gpu("GeForce RTX 4090", "8.9"),), driver="470.82")
+    host = Host(cards=(HostGpu("GeForce RTX 4090", "8.9"),), driver="470.82")
     text = " ".join(render_recommendation(recommend(Compat.load(), Request(), host)).split())
     assert re.findall("Why (.{20})", text) == ["driver 470.82 is old"]
 
 
 def test_reasons_of_a_release_are_one_sentence() -> None:
-    answer = recommend(Compat.load(), Request(), Host(cards=(Gpu("GeForce RTX 5090", "12.0"),)))
+    answer = recommend(Compat.load(), Request(), Host(cards=(HostGpu("GeForce RTX 5090", "12.0"),)))
     assert ".;" not in render_recommendation(answer, verbose=True)

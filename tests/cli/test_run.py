@@ -557,7 +557,7 @@ def test_skipped_output_is_counted_and_its_end_read(monkeypatch: pytest.MonkeyPa
         for _ in range(3 * MAX_QUEUED_BYTES // len(piece)):
             analyst.take(1, piece)
         analyst.take(2, FAILURE_LOG.encode())
-        assert analyst._size <= MAX_QUEUED_BYTES
+        assert analyst._queued_bytes <= MAX_QUEUED_BYTES
         os.kill(analyst._pid, signal.SIGCONT)
         answer = analyst.wait_for_answer()
     finally:

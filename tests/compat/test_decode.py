@@ -132,7 +132,7 @@ def test_entry_without_sources_is_rejected(folder: Path) -> None:
         _ = Compat(folder).cudnn_ranges
 
 
-SELF_SOURCED = frozenset({"Counted", "CudaLibrary", "CudaWheel", "Companion"})
+SELF_SOURCED = frozenset({"ReleaseCounts", "CudaLibrary", "CudaWheel", "Companion"})
 """Entries that are runs or measurements themselves, and therefore need no source."""
 
 

@@ -114,8 +114,8 @@ calls = {
     "examine": lambda: package.examine(system, None),
     "look": lambda: package.collect_facts(system, None),
     "run_tensorflow": lambda: package.run_tensorflow(system, None, facts),
-    "ask_python": lambda: package.ask_python(system, None, named=False),
-    "verify": lambda: target_stages._compute(run, system, "python", facts),
+    "ask_python": lambda: package.query_chosen_python(system, None, named=False),
+    "verify": lambda: target_stages._run_payload(run, system, "python", facts),
 }
 try:
     with handle_termination_signals():

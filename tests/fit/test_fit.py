@@ -18,8 +18,8 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, KernelModule, Known
 from tfdoctor.findings import Cause
 from tfdoctor.fit import (
     Fit,
-    Gpu,
     Host,
+    HostGpu,
     build_host,
     can_use_release,
     choose_preferred,
@@ -62,7 +62,7 @@ PYTHONS = ("3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3
 
 
 def make_host(*capabilities: str, **fields: Any) -> Host:
-    cards = tuple(Gpu(f"a card of {capability}", capability) for capability in capabilities)
+    cards = tuple(HostGpu(f"a card of {capability}", capability) for capability in capabilities)
     return Host(cards=cards, **fields)
 
 

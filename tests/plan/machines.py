@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from plan import brute
 from tfdoctor.compat import Compat
-from tfdoctor.fit import Gpu, Host
+from tfdoctor.fit import Host, HostGpu
 from tfdoctor.plan import recommend
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def list_machines(system: str = "linux") -> list[brute.BruteMachine]:
 
 @cache
 def make_host(machine: brute.BruteMachine) -> Host:
-    cards = tuple(Gpu(f"compute capability {card}", card) for card in machine.cards)
+    cards = tuple(HostGpu(f"compute capability {card}", card) for card in machine.cards)
     return Host(cards, machine.driver, is_wsl=machine.windows)
 
 

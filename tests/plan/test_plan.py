@@ -15,7 +15,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.fit import Gpu, Host, constraints
+from tfdoctor.fit import Host, HostGpu, constraints
 from tfdoctor.plan import (
     Method,
     Option,
@@ -77,7 +77,7 @@ MACHINE_CAUSES = frozenset({Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.DRIVER_T
 
 
 def make_host(*capabilities: str, driver: str | None = None, **fields: Any) -> Host:
-    cards = tuple(Gpu(f"a card of {capability}", capability) for capability in capabilities)
+    cards = tuple(HostGpu(f"a card of {capability}", capability) for capability in capabilities)
     return Host(cards=cards, driver=driver, **fields)
 
 
@@ -430,14 +430,14 @@ def test_unsupported_systems_have_a_conflict(machine: Host, cause: Cause) -> Non
 
 
 def test_windows_has_containers_only() -> None:
-    machine = Host(cards=(Gpu("RTX 3060", "8.6"),), driver="576.02", system="Windows", machine="AMD64")
+    machine = Host(cards=(HostGpu("RTX 3060", "8.6"),), driver="576.02", system="Windows", machine="AMD64")
     answer = recommend_for("2.15", machine)
     assert {option.method for option in answer.options} == {Method.CONTAINER}
     pip_answer = recommend_for("2.15", machine, method=Method.PIP)
     assert Cause.WINDOWS_NATIVE_UNSUPPORTED in conflict_causes(pip_answer)
 
 
-@pytest.mark.parametrize("machine", [{"wsl": True}, {"system": "Windows", "machine": "AMD64"}])
+@pytest.mark.parametrize("machine", [{"is_wsl": True}, {"system": "Windows", "machine": "AMD64"}])
 def test_windows_driver_counts_under_wsl(machine: dict[str, object]) -> None:
     """525.60.13 is new enough as a Linux driver; Windows needs 527.41 for the same CUDA."""
     assert recommend_for("2.15", make_host("8.6", driver="526.98"), recipe=Recipe.PIP_CUDA).options

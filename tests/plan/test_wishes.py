@@ -16,7 +16,7 @@ from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Gpu, Host, Reason
+from tfdoctor.fit import Host, HostGpu, Reason
 from tfdoctor.plan import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
 from tfdoctor.plan.arguments import check_python, make_plan
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
@@ -96,7 +96,7 @@ def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
 
 
 def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
-    return Host(tuple(Gpu(f"compute capability {card}", card) for card in cards), driver)
+    return Host(tuple(HostGpu(f"compute capability {card}", card) for card in cards), driver)
 
 
 def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
@@ -157,9 +157,9 @@ def test_driver_without_support_for_the_card() -> None:
 
 def test_card_shown_by_the_driver_is_supported() -> None:
     """An observation outweighs a table."""
-    host = replace(make_host(("3.5",), "550.54.14"), shown=True)
+    host = replace(make_host(("3.5",), "550.54.14"), has_driver_gpus=True)
     assert recommend(COMPAT, Request(), host).options[0].tensorflow == "2.14.1"
-    assert recommend(COMPAT, Request(), replace(host, shown=False)).conflict is not None
+    assert recommend(COMPAT, Request(), replace(host, has_driver_gpus=False)).conflict is not None
 
 
 @pytest.mark.few(0)

@@ -188,7 +188,11 @@ def make_hostile_page(folder: Path) -> bytes:
     variables = dataclasses.replace(machine_report.facts.environment, variables={HOSTILE: HOSTILE})
     facts = dataclasses.replace(machine_report.facts, environment=variables)
     changed = dataclasses.replace(
-        machine_report, findings=(root, *machine_report.findings[1:]), root=root, verdict=verdict, facts=facts
+        machine_report,
+        findings=(root, *machine_report.findings[1:]),
+        root_finding=root,
+        verdict=verdict,
+        facts=facts,
     )
     return make_report_html(changed, typed=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
 

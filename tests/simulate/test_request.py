@@ -7,7 +7,7 @@ import pytest
 from rules.make_facts import COMPAT
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Gpu, find_driver_refusal, find_newest_driver
+from tfdoctor.fit import HostGpu, find_driver_refusal, find_newest_driver
 from tfdoctor.simulate.request import MEMORY_MIB, Simulated, add_stand_in, parse_memory
 
 
@@ -67,7 +67,7 @@ def test_driver_without_support_shows_no_gpu(card: str, driver: str, why: str) -
 
 
 def test_branch_means_its_newest_driver() -> None:
-    ada = Gpu("Ada", "8.9")
+    ada = HostGpu("Ada", "8.9")
     assert find_newest_driver(COMPAT, "520") == "520.61.05"
     assert find_driver_refusal(COMPAT, "520", ada) is None
     assert find_driver_refusal(COMPAT, "520.61.05", ada) is None
@@ -97,13 +97,13 @@ def test_invalid_request_is_rejected(names: tuple[str, ...], options: dict[str, 
 
 def test_unknown_memory_size_is_stated() -> None:
     assert any("memory of GeForce RTX 4090" in text for text in simulate("RTX 4090").does_not_prove())
-    assert parse_memory(Gpu("A100-SXM4-80GB", "8.0")) == 80 << 10
-    assert parse_memory(Gpu("GeForce RTX 4090", "8.9")) is None
+    assert parse_memory(HostGpu("A100-SXM4-80GB", "8.0")) == 80 << 10
+    assert parse_memory(HostGpu("GeForce RTX 4090", "8.9")) is None
 
 
 def test_separators_in_a_name_are_replaced() -> None:
     simulation = Simulated(
-        (Gpu("a;b,c\n", "8.0"),), "550.54.15", "12.4", visible_cards=(Gpu("a;b,c\n", "8.0"),)
+        (HostGpu("a;b,c\n", "8.0"),), "550.54.15", "12.4", visible_cards=(HostGpu("a;b,c\n", "8.0"),)
     )
     assert simulation.variables["STANDIN_NAME"] == "a b c  (simulated)"
 

@@ -22,7 +22,7 @@ from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
 from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_end
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.simulate.facts import SimulatedFacts, as_simulated
-from tfdoctor.simulate.kernels import FatBinaries
+from tfdoctor.simulate.kernels import GpuCode
 from tfdoctor.verify import simulation
 from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 
@@ -43,7 +43,7 @@ def run_verification(
     """Verify TensorFlow 2.20 after the stages before `compute`, with fat binaries as in `counts`."""
     simulation_request = parse_simulation(COMPAT, [card], driver=driver)
     assert simulation_request is not None
-    binaries = FatBinaries(
+    binaries = GpuCode(
         BINARIES_220 if counts is None else counts, "" if counts != {} else "they could not be read"
     )
     monkeypatch.setattr(simulation, "read_kernels", lambda *_: binaries)

@@ -13,7 +13,7 @@ from tfdoctor.errors import Error
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict import describe_build
-from tfdoctor.simulate.kernels import FatBinaries
+from tfdoctor.simulate.kernels import GpuCode
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
 from tfdoctor.verify import software
@@ -76,7 +76,7 @@ def run_compute(
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
-    binaries = FatBinaries(BINARIES_220 if counts is None else counts)
+    binaries = GpuCode(BINARIES_220 if counts is None else counts)
     build = describe_build(tensorflow, COMPAT)
     software.run_computing(run, cast("System", system), python, build, binaries, KERNELS)
     return run, built

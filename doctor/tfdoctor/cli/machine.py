@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
-    from tfdoctor.fit import Gpu
+    from tfdoctor.fit import HostGpu
 
 __all__ = ["host_for"]
 
@@ -42,7 +42,7 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
     return dataclasses.replace(host, driver=driver, has_driver_gpus=False) if driver is not None else host
 
 
-def _needs_arm64(compat: Compat, gpus: Sequence[Gpu]) -> bool:
+def _needs_arm64(compat: Compat, gpus: Sequence[HostGpu]) -> bool:
     """Return whether one of the GPUs exists only in hosts with a 64-bit ARM processor.
 
     If a name is ambiguous, this must be true of every GPU with that name.

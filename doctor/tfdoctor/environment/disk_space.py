@@ -61,7 +61,8 @@ class DiskSpaceNeed:
     def text(self) -> str:
         """The need as one line of text: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
         where = clean_line(str(self.folder))
-        return f"{where} ({' and '.join(self.purposes)}): {format_gigabytes(self.size)} needed, {format_gigabytes(self.free)} free"
+        sizes = f"{format_gigabytes(self.size)} needed, {format_gigabytes(self.free)} free"
+        return f"{where} ({' and '.join(self.purposes)}): {sizes}"
 
 
 @dataclass(frozen=True, slots=True)

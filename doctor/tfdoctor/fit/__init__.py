@@ -21,13 +21,13 @@ from tfdoctor.fit.drivers import (
     list_refusal_limits,
 )
 from tfdoctor.fit.host import build_host
-from tfdoctor.fit.models import Caveat, Gpu, Host, Reason
+from tfdoctor.fit.models import Caveat, Host, HostGpu, Reason
 
 __all__ = [
     "Caveat",
     "Fit",
-    "Gpu",
     "Host",
+    "HostGpu",
     "Judgement",
     "Reason",
     "build_host",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Platform, Release
     from tfdoctor.compat.images import NgcImage
-    from tfdoctor.fit.models import Gpu, Host
+    from tfdoctor.fit.models import Host, HostGpu
 
 __all__ = [
     "Judgement",
@@ -129,7 +129,7 @@ def check_gpus(
 
 @lru_cache(maxsize=4096)
 def _collect_gpu_results(
-    compat: Compat, release: Release, cards: tuple[Gpu, ...], cuda: str, cudnn: str | None
+    compat: Compat, release: Release, cards: tuple[HostGpu, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
     """Return the reasons and caveats that `check_gpus` adds; cached because hosts and releases repeat."""
     judgement = Judgement()
@@ -145,7 +145,7 @@ def _collect_gpu_results(
     return tuple(judgement.reasons), tuple(judgement.caveats)
 
 
-def _iter_distinct_gpus(cards: tuple[Gpu, ...]) -> Iterator[Gpu]:
+def _iter_distinct_gpus(cards: tuple[HostGpu, ...]) -> Iterator[HostGpu]:
     """Yield the first GPU of each compute capability."""
     capabilities: set[str] = set()
     for card in cards:
@@ -154,13 +154,13 @@ def _iter_distinct_gpus(cards: tuple[Gpu, ...]) -> Iterator[Gpu]:
             yield card
 
 
-def _format_gpu(card: Gpu) -> str:
+def _format_gpu(card: HostGpu) -> str:
     return (
         f"{card.name} (compute capability {card.capability})" if "capability" not in card.name else card.name
     )
 
 
-def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Gpu) -> None:
+def _check_code(judgement: Judgement, compat: Compat, release: Release, card: HostGpu) -> None:
     """Add a reason or a caveat unless the release has machine code for a GPU."""
     name, capability = f"TensorFlow {release.version}", card.capability
     floor = find_capability_floor(release)
@@ -221,7 +221,7 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Gp
         )
 
 
-def _check_libraries(judgement: Judgement, compat: Compat, card: Gpu, cuda: str) -> None:
+def _check_libraries(judgement: Judgement, compat: Compat, card: HostGpu, cuda: str) -> None:
     """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
@@ -272,7 +272,7 @@ def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | N
     return newest if is_newer else None
 
 
-def _check_cudnn(judgement: Judgement, compat: Compat, card: Gpu, cudnn: str) -> None:
+def _check_cudnn(judgement: Judgement, compat: Compat, card: HostGpu, cudnn: str) -> None:
     """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
     support = compat.cudnn_support(cudnn, card.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.releases import Platform
     from tfdoctor.facts import Facts
-    from tfdoctor.fit.models import Gpu
+    from tfdoctor.fit.models import HostGpu
 
 __all__ = ["find_driver_refusal", "find_driver_version", "find_newest_driver", "list_refusal_limits"]
 
@@ -52,7 +52,7 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
     return max(matches, key=versions.parse_numbers, default=driver)
 
 
-def _find_ended_support(compat: Compat, driver: str, card: Gpu) -> tuple[Cause, str, str] | None:
+def _find_ended_support(compat: Compat, driver: str, card: HostGpu) -> tuple[Cause, str, str] | None:
     """Return (cause, reason, source) if the driver is newer than the last branch that supports the GPU.
 
     None if this driver still supports the GPU.
@@ -66,7 +66,7 @@ def _find_ended_support(compat: Compat, driver: str, card: Gpu) -> tuple[Cause, 
 
 
 def find_driver_refusal(
-    compat: Compat, driver: str, card: Gpu, platform: Platform = "linux"
+    compat: Compat, driver: str, card: HostGpu, platform: Platform = "linux"
 ) -> tuple[Cause, str, str] | None:
     """Return (cause, reason, source) if a driver is known not to support a GPU, else None.
 

@@ -8,7 +8,7 @@ from tfdoctor import versions
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.facts.containers import DockerEngine
 from tfdoctor.fit.drivers import find_driver_version
-from tfdoctor.fit.models import Gpu, Host
+from tfdoctor.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -64,7 +64,7 @@ def _has_no_gpu(facts: Facts) -> bool:
     return isinstance(facts.driver.pci, Absent)
 
 
-def _list_gpus(facts: Facts, compat: Compat) -> tuple[Gpu, ...]:
+def _list_gpus(facts: Facts, compat: Compat) -> tuple[HostGpu, ...]:
     """Return the GPUs that the driver reports, including those that CUDA_VISIBLE_DEVICES hides.
 
     If the driver reports none, return the known GPUs on the PCI bus. If there are none of these either, return
@@ -74,7 +74,7 @@ def _list_gpus(facts: Facts, compat: Compat) -> tuple[Gpu, ...]:
         driver_result = value_of(fact) if fact is not None else None
         if driver_result is not None and driver_result.devices:
             return tuple(
-                Gpu(device.name or f"GPU {device.ordinal}", device.compute_capability)
+                HostGpu(device.name or f"GPU {device.ordinal}", device.compute_capability)
                 for device in driver_result.devices
                 if device.compute_capability
             )
@@ -82,7 +82,7 @@ def _list_gpus(facts: Facts, compat: Compat) -> tuple[Gpu, ...]:
     for pci_gpu in value_of(facts.driver.pci) or ():
         gpu = compat.gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
         if gpu is not None:
-            gpus.append(Gpu(gpu.name, gpu.capability))
+            gpus.append(HostGpu(gpu.name, gpu.capability))
     if gpus:
         return tuple(gpus)
     smi = value_of(facts.driver.smi)
@@ -90,7 +90,7 @@ def _list_gpus(facts: Facts, compat: Compat) -> tuple[Gpu, ...]:
         for smi_gpu in smi.gpus:
             match = compat.gpus_named(smi_gpu.name) if smi_gpu.name else None
             if match is not None and not match.ambiguous:
-                gpus.append(Gpu(smi_gpu.name or "", match.capabilities[0]))
+                gpus.append(HostGpu(smi_gpu.name or "", match.capabilities[0]))
     return tuple(gpus)
 
 

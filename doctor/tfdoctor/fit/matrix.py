@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.fit.compatibility import find_gpu_reasons
-from tfdoctor.fit.models import Gpu, Host
+from tfdoctor.fit.models import Host, HostGpu
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def list_refusals(
     compat: Compat, release: Release, query: MatrixQuery, capability: str
 ) -> tuple[Reason, ...]:
     """Return the reasons why a release cannot use a GPU of this compute capability with the query's driver."""
-    card = Gpu(f"compute capability {capability}", capability)
+    card = HostGpu(f"compute capability {capability}", capability)
     system = "Windows" if query.os == "windows" else "Linux"
     return find_gpu_reasons(compat, release, Host(cards=(card,), driver=query.driver, system=system))
 

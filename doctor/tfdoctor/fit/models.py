@@ -10,11 +10,11 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.findings import Cause
 
-__all__ = ["Caveat", "Gpu", "Host", "Reason"]
+__all__ = ["Caveat", "Host", "HostGpu", "Reason"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class HostGpu:
     """A GPU that the release must support."""
 
     name: str
@@ -32,7 +32,7 @@ class Host:
     A value that is None or empty is not known, and nothing is concluded from it.
     """
 
-    cards: tuple[Gpu, ...] = ()
+    cards: tuple[HostGpu, ...] = ()
     driver: str | None = None
     """The driver version, or a driver branch such as "550"."""
     system: str = "Linux"

@@ -70,7 +70,7 @@ class Environ(Reporter):
         self.visible_gpus: int | None = None
         """The number of GPUs that are visible with the CUDA_VISIBLE_DEVICES that the file sets. None if unknown."""
 
-    tf_config: Any
+    check_tf_config: Any
     first_line: int
 
     @cached_property
@@ -98,7 +98,7 @@ class Environ(Reporter):
         if self.check_misspelt(name, node):
             return
         if name == "TF_CONFIG":
-            self.tf_config(value, value_node if value_node is not None else node)
+            self.check_tf_config(value, value_node if value_node is not None else node)
         content = get_constant(value)
         if (
             is_relevant(name)

@@ -11,7 +11,7 @@ from tfdoctor.advice.search_path import format_export_lines
 from tfdoctor.causes import Cause, CommonRemedy
 from tfdoctor.causes.steps import Remedy
 from tfdoctor.fit.compatibility import find_gpu_reasons, is_locked
-from tfdoctor.fit.models import Gpu, Host
+from tfdoctor.fit.models import Host, HostGpu
 from tfdoctor.logs.libraries import find_search_path
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
 def _is_compatible(case: LogContext, release: Release) -> bool:
     """Return whether the release runs on the GPUs and with the driver in the log. True if the log names none."""
     matches = [match for name in case.gpu_names[:4] if (match := case.compat.gpus_named(name)) is not None]
-    cards = tuple(Gpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
+    cards = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
     return not find_gpu_reasons(case.compat, release, Host(cards=cards, driver=case.driver_version))
 
 

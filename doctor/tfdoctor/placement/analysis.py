@@ -158,7 +158,8 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
         target = f" on {refusal.wanted}" if refusal.wanted else ""
         is_reason_vague = refusal.reason == "no-kernel" and not refusal.listed and not refusal.explanation
         parts.append(
-            f"{operation}{target}: {refusal.explanation or (UNLISTED_REASON if is_reason_vague else TEXT_BY_REASON[refusal.reason])}"
+            f"{operation}{target}: "
+            f"{refusal.explanation or (UNLISTED_REASON if is_reason_vague else TEXT_BY_REASON[refusal.reason])}"
         )
     more = (
         f"; and {len(placement.refused) - MAX_SHOWN_ENTRIES} more"

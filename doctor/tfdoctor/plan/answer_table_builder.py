@@ -20,8 +20,8 @@ from tfdoctor import versions
 from tfdoctor.compat.gpus import extract_core_words
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import (
-    Gpu,
     Host,
+    HostGpu,
     choose_preferred,
     find_driver_refusal,
     list_candidates,
@@ -167,7 +167,7 @@ class _WatchedHost(Host):
     """The glibc versions that the planner compared with."""
 
     @classmethod
-    def watch(cls, host: Host, cards: tuple[Gpu, ...], driver: str | None) -> _WatchedHost:
+    def watch(cls, host: Host, cards: tuple[HostGpu, ...], driver: str | None) -> _WatchedHost:
         """Return a recording copy of `host` with these GPUs and this driver."""
         watched = cls(
             cards=cards,
@@ -187,9 +187,9 @@ class _WatchedHost(Host):
         return watched
 
     @property  # attributes that are read very often stay plain, unrecorded slots
-    def cards(self) -> tuple[Gpu, ...]:
+    def cards(self) -> tuple[HostGpu, ...]:
         object.__setattr__(self, "asked_cards", True)
-        cards: tuple[Gpu, ...] = _CARDS.__get__(self)
+        cards: tuple[HostGpu, ...] = _CARDS.__get__(self)
         return cards
 
     @property
@@ -387,7 +387,7 @@ class _TableBuilder:
         driver: str | None,
     ) -> tuple[int, _WatchedHost]:
         """Return the index of the planner's result for one machine, and the machine."""
-        cards = (Gpu(NAME_PLACEHOLDER, capability),) if capability else ()
+        cards = (HostGpu(NAME_PLACEHOLDER, capability),) if capability else ()
         host = _WatchedHost.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
         option, rejections = find_best_option(self.compat, request, host, recipe)
@@ -452,7 +452,7 @@ class _TableBuilder:
     def _explain_unsupported(self, platform: Platform, capability: str, driver: str) -> int:
         """Return the index of the text that says why the driver does not support the GPU, or -1."""
         refusal = (
-            find_driver_refusal(self.compat, driver, Gpu(NAME_PLACEHOLDER, capability), platform)
+            find_driver_refusal(self.compat, driver, HostGpu(NAME_PLACEHOLDER, capability), platform)
             if capability
             else None
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tfdoctor import versions
 from tfdoctor.compat import UnknownReleaseError
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Gpu
+from tfdoctor.fit import HostGpu
 from tfdoctor.plan import recommend
 from tfdoctor.text import clean_line
 
@@ -103,7 +103,7 @@ def find_common_answer(compat: Compat, host: Host, get_answer: Callable[[Host], 
 def expand_card_names(host: Host) -> tuple[Host, ...]:
     """Return the possible machines, one for each combination of GPUs that the names can mean."""
     alternatives = [
-        [Gpu(card.name, capability) for capability in (card.capability, *card.other_capabilities)]
+        [HostGpu(card.name, capability) for capability in (card.capability, *card.other_capabilities)]
         for card in host.cards
     ]
     combinations = itertools.islice(itertools.product(*alternatives), _MAX_MACHINES)
@@ -178,7 +178,7 @@ def check_driver(text: str | None) -> str | None:
 _SEPARATOR = re.compile(r"[,;+&]|\band\b")
 
 
-def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Gpu:
+def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
     """Return the GPU that `text` names by a compute capability, a PCI ID or a name.
 
     A name can stand for several chips; the result then has the capabilities of all of them. `option` is the
@@ -190,10 +190,10 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Gpu:
         except versions.VersionSyntaxError as error:
             msg = f"{option}: {error}."
             raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
-        return Gpu(f"compute capability {text}", text)
+        return HostGpu(f"compute capability {text}", text)
     gpu_by_id = compat.gpu_by_pci_id(text)
     if gpu_by_id is not None:
-        return Gpu(gpu_by_id.name, gpu_by_id.capability)
+        return HostGpu(gpu_by_id.name, gpu_by_id.capability)
     match = compat.gpus_named(text)
     if match is None:
         nearest = compat.nearest_gpu_names(text)
@@ -205,4 +205,4 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Gpu:
     names = {gpu.name for gpu in match.gpus}
     first, *others = match.capabilities
     name = match.gpus[0].name if len(names) == 1 or not others else text
-    return Gpu(name, first, tuple(others))
+    return HostGpu(name, first, tuple(others))

@@ -31,7 +31,7 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.fit import Gpu, Host, constraints
+from tfdoctor.fit import Host, HostGpu, constraints
 from tfdoctor.plan.models import Method, Recipe
 from tfdoctor.predict import describe_build, list_opened_sonames
 
@@ -141,7 +141,7 @@ def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
     host, tensorflow = sketch.host, _make_tensorflow(sketch)
     build = describe_build(tensorflow, compat)
     cubins = build.release.cubin if build.release is not None else ()
-    cards = host.cards or (Gpu("a card that it has code for", cubins[-1] if cubins else "7.0"),)
+    cards = host.cards or (HostGpu("a card that it has code for", cubins[-1] if cubins else "7.0"),)
     return Facts(
         machine=_make_machine(sketch),
         environment=EnvironmentFacts(dict(sketch.variables), (), None),
@@ -170,7 +170,7 @@ def _make_machine(sketch: Sketch) -> MachineFacts:
     )
 
 
-def _make_driver(compat: Compat, cards: tuple[Gpu, ...], host: Host) -> DriverFacts:
+def _make_driver(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -> DriverFacts:
     """Return the facts of the host's driver, or of the newest driver if the host's is not known."""
     driver = host.driver
     if driver is not None and driver.count(".") < COMPLETE_VERSION_DOTS:

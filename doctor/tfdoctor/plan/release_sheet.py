@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.advice import Target
 from tfdoctor.findings import Remedy
-from tfdoctor.fit import Gpu, Host
+from tfdoctor.fit import Host, HostGpu
 from tfdoctor.plan import cpu_fallback
 from tfdoctor.plan.models import Recipe
 from tfdoctor.plan.recipes import find_conda_packages
@@ -265,4 +265,6 @@ def _find_newest_python(target: Target, release: Release) -> str:
 
 def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
     """Return a target with these GPUs and no other properties, whose remedies fit any machine."""
-    return Target(compat, Host(cards=tuple(Gpu(f"compute capability {text}", text) for text in capabilities)))
+    return Target(
+        compat, Host(cards=tuple(HostGpu(f"compute capability {text}", text) for text in capabilities))
+    )

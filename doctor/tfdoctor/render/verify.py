@@ -208,7 +208,8 @@ def make_junit_xml(verification: Verification) -> str:
             cause = verification.cause.value if verification.cause is not None else "inconclusive"
             details = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in verification.findings)
             lines.append(
-                f"<failure type={quote_attribute(cause)} message={quote_attribute(stage.detail)}>{escape_element(details)}</failure>"
+                f"<failure type={quote_attribute(cause)} message={quote_attribute(stage.detail)}>"
+                f"{escape_element(details)}</failure>"
             )
         elif stage.status == "skipped":
             lines.append(f"<skipped message={quote_attribute(stage.detail)}/>")

@@ -100,7 +100,8 @@ def check(context: RuleContext) -> Result:
         RULE.make_finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
-            f"{VISIBLE_DEVICES_VARIABLE} is {value!r}: {_explain_value(value, unhidden_driver.devices)}. Without it the driver shows "
+            f"{VISIBLE_DEVICES_VARIABLE} is {value!r}: {_explain_value(value, unhidden_driver.devices)}. "
+            "Without it the driver shows "
             f"{count} card{'s' * (count != 1)}.{variable_origins.format_origin_sentence(context, VISIBLE_DEVICES_VARIABLE)}",
             title=_build_title(context, value),
             evidence=[

@@ -47,7 +47,8 @@ def check(context: RuleContext) -> Result:
             Cause.PACKAGE_CONFLICT,
             Severity.INFO,
             f"{names}: another version is asked for. The import of TensorFlow works with it.",
-            title=f"{conflicts[0].required_by} asks for {conflicts[0].requirement}, and {conflicts[0].installed_version} is installed"
+            title=f"{conflicts[0].required_by} asks for {conflicts[0].requirement}, "
+            f"and {conflicts[0].installed_version} is installed"
             + (f" (and {len(conflicts) - 1} more like it)" if len(conflicts) > 1 else ""),
             evidence=[
                 Evidence(

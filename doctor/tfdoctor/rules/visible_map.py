@@ -96,7 +96,8 @@ def _build_partial_finding(
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.format_origin_sentence(context, VISIBLE_VARIABLE)} {ignored[0]!r} names no "
+        f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.format_origin_sentence(context, VISIBLE_VARIABLE)} "
+        f"{ignored[0]!r} names no "
         "card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(clauses)}.",

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts, TensorFlowFacts
     from tfdoctor.system import System
 
-__all__ = ["FatBinaries", "read_kernels"]
+__all__ = ["GpuCode", "read_kernels"]
 
 READ_TIMEOUT_S = 120.0
 """The time allowed to read all shared objects, up to a gigabyte and possibly from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class FatBinaries:
+class GpuCode:
     """The fat binaries of a TensorFlow installation."""
 
     counts: Mapping[str, int]
@@ -41,7 +41,7 @@ class FatBinaries:
     """The reason why they could not be read. Empty if they were read."""
 
 
-def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> FatBinaries:
+def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> GpuCode:
     """Read the fat binaries of a TensorFlow in a child process with its Python.
 
     They are in the folders of the package, or in the conda folders lib/libtensorflow*.
@@ -61,12 +61,12 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     )
     counts = _load_counts(output)
     if counts:
-        return FatBinaries(counts)
+        return GpuCode(counts)
     failures = output.get("failed")
     error = clean_line(str(failures[0])) if isinstance(failures, list) and failures else ""
     if error or not result.ok:
-        return FatBinaries({}, f"its shared objects could not be read: {error or result.describe_end()}")
-    return FatBinaries({}, "there is no GPU code in its shared objects")
+        return GpuCode({}, f"its shared objects could not be read: {error or result.describe_end()}")
+    return GpuCode({}, "there is no GPU code in its shared objects")
 
 
 def _load_counts(output: Mapping[str, Any]) -> dict[str, int]:

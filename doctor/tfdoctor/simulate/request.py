@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Simulation
-from tfdoctor.fit import Gpu, find_driver_refusal, find_newest_driver
+from tfdoctor.fit import HostGpu, find_driver_refusal, find_newest_driver
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 
@@ -37,7 +37,7 @@ _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
 class Simulated:
     """Simulated GPUs with a simulated driver."""
 
-    cards: tuple[Gpu, ...]
+    cards: tuple[HostGpu, ...]
     """The GPUs, in the driver's order."""
     driver: str
     """The full version that the driver reports: `"550.54.15"`."""
@@ -45,7 +45,7 @@ class Simulated:
     """The CUDA version that the driver reports: `"12.4"`."""
     refusal_reasons: tuple[str, ...] = ()
     """The reasons why this driver does not support some of the GPUs, one sentence for each GPU."""
-    visible_cards: tuple[Gpu, ...] = ()
+    visible_cards: tuple[HostGpu, ...] = ()
     """The GPUs that this driver supports and therefore shows."""
     typed_options: tuple[str, ...] = ()
     """The command-line options as the user typed them."""
@@ -53,7 +53,7 @@ class Simulated:
     @property
     def title(self) -> str:
         """A description: "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
-        counts: dict[Gpu, int] = {}
+        counts: dict[HostGpu, int] = {}
         for card in self.cards:
             counts[card] = counts.get(card, 0) + 1
         names = [
@@ -119,14 +119,14 @@ class Simulated:
         )
 
 
-def parse_memory(card: Gpu) -> int | None:
+def parse_memory(card: HostGpu) -> int | None:
     """Return the memory in MiB that a GPU name contains, as in `"A100-SXM4-80GB"`. None if it contains none."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
 
 def make_simulated(
-    compat: Compat, cards: Sequence[Gpu], *, driver: str | None = None, typed: Sequence[str] = ()
+    compat: Compat, cards: Sequence[HostGpu], *, driver: str | None = None, typed: Sequence[str] = ()
 ) -> Simulated:
     """Return the simulation of these GPUs.
 
@@ -156,7 +156,7 @@ def make_simulated(
     )
 
 
-def _check_card(compat: Compat, card: Gpu) -> None:
+def _check_card(compat: Compat, card: HostGpu) -> None:
     """Raise UsageError if the name means several GPUs, or if no known GPU has this compute capability."""
     if card.other_capabilities:
         capabilities = join_words([card.capability, *card.other_capabilities])
@@ -175,7 +175,7 @@ def _list_drivers(compat: Compat) -> list[str]:
     return sorted(drivers, key=versions.parse_numbers, reverse=True)
 
 
-def _find_driver_for_all(compat: Compat, cards: Sequence[Gpu]) -> str:
+def _find_driver_for_all(compat: Compat, cards: Sequence[HostGpu]) -> str:
     """Return the newest driver in the table that supports all of these GPUs. Raise UsageError if none does."""
     for driver in _list_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):

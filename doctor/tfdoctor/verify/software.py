@@ -21,7 +21,7 @@ from tfdoctor.verify.stages import Limits, read_answer
 if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts
     from tfdoctor.predict import Build
-    from tfdoctor.simulate.kernels import FatBinaries
+    from tfdoctor.simulate.kernels import GpuCode
     from tfdoctor.system import System
     from tfdoctor.verify.session import VerificationRun
     from tfdoctor.verify.stages import PayloadAnswer
@@ -45,7 +45,7 @@ def run_computing(
     system: System,
     python: PythonFacts,
     build: Build,
-    binaries: FatBinaries,
+    binaries: GpuCode,
     kernel_description: str,
 ) -> None:
     """Run the requested computing stages, and record their results. `said` describes the kernels in the binaries."""
@@ -69,7 +69,7 @@ def run_computing(
 
 
 def _run_payload(
-    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: FatBinaries
+    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: GpuCode
 ) -> tuple[PayloadAnswer | None, str]:
     """Return the payload's results and "", or (None, reason) if the computation was not tried."""
     ptx = find_newest_ptx(binaries.counts)

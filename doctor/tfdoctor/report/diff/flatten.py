@@ -280,7 +280,7 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         "driver packages",
         lambda p: _join_names(sorted(f"{package.name} {package.version}" for package in p)),
         _DRIVER,
-        little=True,
+        is_minor=True,
     )
     yield _make_entry(facts.kernel.runfile, area, "NVIDIA's own installer", str, _DRIVER)
 
@@ -412,7 +412,7 @@ def _iter_tensorflow_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[E
 def _iter_python_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "Python", facts.python
     yield _make_entry(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
-    yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON, little=True)
+    yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON, is_minor=True)
     yield _make_entry(
         fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
     )
@@ -422,7 +422,7 @@ def _iter_python_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         "loaded before TensorFlow",
         lambda p: _join_names(sorted(paths(path) for path in p.mapped if "/site-packages/" in path)),
         _LIBRARIES,
-        little=True,
+        is_minor=True,
     )
 
 
@@ -597,4 +597,4 @@ def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
             is_minor=True,
         )
     if not isinstance(facts.nvcc, Absent):
-        yield _make_entry(facts.nvcc, area, "nvcc", str, frozenset(), little=True)
+        yield _make_entry(facts.nvcc, area, "nvcc", str, frozenset(), is_minor=True)
