@@ -196,8 +196,8 @@ def _main() -> None:
         fields = {
             "path": interpreter.path,
             "version": interpreter.version,
-            "base": interpreter.base_prefix,
-            "venv": interpreter.can_create_venv,
+            "base_prefix": interpreter.base_prefix,
+            "can_create_venv": interpreter.can_create_venv,
         } | changes["python"]
         changed = type(interpreter)(**fields) if changes["python"] else None
         selection.query_interpreter = lambda *_: changed

@@ -265,7 +265,7 @@ def test_venv_hint_depends_on_the_distribution(
 
 
 def test_python_without_venv_is_an_error(index: Index, tmp_path: Path) -> None:
-    env = index.env(**change_facts(python={"venv": False}))
+    env = index.env(**change_facts(python={"can_create_venv": False}))
     result = run_to_end(command_line("--installer", "pip"), env, tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
     assert "cannot make environments: it lacks ensurepip" in result.stderr
@@ -275,7 +275,9 @@ def test_python_without_venv_is_an_error(index: Index, tmp_path: Path) -> None:
 
 @needs_uv
 def test_uv_needs_no_venv_module(index: Index, tmp_path: Path) -> None:
-    result = run_to_end(command_line(), index.env(**change_facts(python={"venv": False})), tmp_path)
+    result = run_to_end(
+        command_line(), index.env(**change_facts(python={"can_create_venv": False})), tmp_path
+    )
     assert "Made " in result.stdout
 
 

@@ -106,7 +106,7 @@ def part(*_, **__):
     return ("answer", "result")
 
 
-collect.survey = python.probe = tensorflow_run.observe = target_stages.run_payload = part
+collect.run_probes = python.probe = tensorflow_run.observe_tensorflow = target_stages.run_payload = part
 one, tensorflow = SimpleNamespace(executable="python"), SimpleNamespace()
 facts = SimpleNamespace(python=Known(one, "x"), tensorflow=Known(tensorflow, "x"))
 run = session.VerificationRun("x", session.VerifyRequest(device="CPU"), print)
@@ -114,7 +114,7 @@ calls = {
     "examine": lambda: package.examine(system, None),
     "look": lambda: package.collect_facts(system, None),
     "run_tensorflow": lambda: package.run_tensorflow(system, None, facts),
-    "ask_python": lambda: package.query_chosen_python(system, None, named=False),
+    "ask_python": lambda: package.query_chosen_python(system, None, is_requested=False),
     "verify": lambda: target_stages._run_payload(run, system, "python", facts),
 }
 try:

@@ -77,7 +77,7 @@ def examine(
     `python` is the requested interpreter; None means the usual search. `timeout` is the time limit in seconds for
     collecting the facts. `deep` says whether to run TensorFlow; it may be a function that decides this by the facts.
     `tell` receives a message before TensorFlow is run. `meanwhile` is called while the first probes run (see
-    `collect.survey`). `image` is the image of the container that is examined. `as_if` changes the facts before the
+    `collect.run_probes`). `image` is the image of the container that is examined. `as_if` changes the facts before the
     rules run. TensorFlow then only lists its GPUs, because a simulated driver cannot compute.
 
     Raise UsageError if the requested Python cannot be examined.

@@ -123,7 +123,7 @@ class Checks(Configs, Devices, Clusters):
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.graph = target.is_tf1 or (
+        self.is_graph_mode = target.is_tf1 or (
             re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
             or (
                 target.tf is None
@@ -131,7 +131,7 @@ class Checks(Configs, Devices, Clusters):
             )
         )
         if "enable_eager_execution(" in text:
-            self.graph = False
+            self.is_graph_mode = False
         self.tests_tf_version = re.search(
             r"\b(?:tf|tensorflow)\.(?:__version__|VERSION)\b", text
         ) is not None and (
@@ -329,7 +329,7 @@ class Checks(Configs, Devices, Clusters):
             return None
         if name.endswith(_STRATEGIES) and name.startswith(("distribute.", "contrib.distribute.")):
             self.check_strategy(name, node, args, keywords)
-            if not self.graph:
+            if not self.is_graph_mode:
                 self.note_gpu_use(node)
             return Obj("strategy")
         if name == "keras.utils.multi_gpu_model":
@@ -345,7 +345,7 @@ class Checks(Configs, Devices, Clusters):
         if name.startswith("keras."):
             return self.evaluate_keras_call(name, node, args)
         self.check_pinned_operation(name, node, args, keywords)
-        if not self.graph and (
+        if not self.is_graph_mode and (
             name in _GPU_OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM_OPERATIONS
         ):
             self.note_gpu_use(node)
@@ -353,7 +353,7 @@ class Checks(Configs, Devices, Clusters):
 
     def evaluate_keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
         """Check a call of a Keras function. Return its value, or None if unknown."""
-        if _BUILT_MODELS.search(name) and not self.graph:
+        if _BUILT_MODELS.search(name) and not self.is_graph_mode:
             self.note_gpu_use(node)
             return Obj("model")
         if name.endswith("multi_gpu_model"):
@@ -364,7 +364,7 @@ class Checks(Configs, Devices, Clusters):
                 and keyword.arg in ("input_shape", "batch_input_shape", "input_dim")
                 for keyword in ast.walk(node)
             )
-            if has_shape and not self.graph:
+            if has_shape and not self.is_graph_mode:
                 self.note_gpu_use(node)
             return Obj("model")
         return None
@@ -372,12 +372,17 @@ class Checks(Configs, Devices, Clusters):
     def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Check a call of a method, and update its object. Return the value of the call, or None if unknown."""
         base, name = func.data if func.kind == "method" else (None, "")
-        if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_METHODS and not self.graph:
+        if (
+            isinstance(base, Obj)
+            and base.kind == "model"
+            and name in _MODEL_METHODS
+            and not self.is_graph_mode
+        ):
             self.note_gpu_use(node)
         if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ClassValue):
             method = base.data.functions.get(name)
             if method is not None:
-                return self.run(method, args, {k: v for k, v in keywords.items() if k})
+                return self.evaluate_function(method, args, {k: v for k, v in keywords.items() if k})
         if isinstance(base, Map):
             return self.evaluate_map_method(base, name, node, args, keywords)
         if isinstance(base, Seq) and name == "append" and args and node.args:
@@ -408,7 +413,7 @@ class Checks(Configs, Devices, Clusters):
         if (
             isinstance(base, Obj)
             and base.kind == "strategy"
-            and not self.graph
+            and not self.is_graph_mode
             and name in ("run", "experimental_distribute_dataset")
         ):
             self.note_gpu_use(node)

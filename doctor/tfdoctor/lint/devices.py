@@ -135,7 +135,7 @@ class Devices(Reporter):
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "as_default"
         ):
-            self.graph = True  # operations are added to the graph and do not run yet
+            self.is_graph_mode = True  # operations are added to the graph and do not run yet
 
     def check_device_names(self, value: Any, node: Any) -> None:
         """Check all values that the argument of tf.device can have."""
@@ -355,7 +355,7 @@ class Devices(Reporter):
         """Record a graph operation without a GPU kernel that is pinned to a GPU with tf.device."""
         device = get_constant(self.devices[-1]) if self.devices else None
         parsed = parse_device(device) if isinstance(device, str) else None
-        if not self.graph or parsed is None or parsed[0] != "GPU":
+        if not self.is_graph_mode or parsed is None or parsed[0] != "GPU":
             return
         is_cpu_only = name in _CPU_OPERATIONS or _CPU_OPERATION_PATHS.match(name) is not None
         if name in ("Variable", "get_variable", "constant", "placeholder"):

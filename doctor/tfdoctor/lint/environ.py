@@ -213,9 +213,9 @@ class Environ(Reporter):
             if base.is_environ_copy or (
                 isinstance(target.value, ast.Name) and "env" in target.value.id.lower()
             ):
-                self.certain = base.is_environ_copy
+                self.is_certain = base.is_environ_copy
                 self.check_variable(key, target.slice, value, value_node, copy=True)
-                self.certain = True
+                self.is_certain = True
         elif isinstance(base, Seq):
             base.items.clear()
             base.nodes.clear()
@@ -224,9 +224,9 @@ class Environ(Reporter):
         ):
             name = get_constant(key)
             if isinstance(name, str):
-                self.certain = False
+                self.is_certain = False
                 self.check_misspelt(name, target.slice)
-                self.certain = True
+                self.is_certain = True
 
     def check_call_assignment(self, func: Any, target: ast.Call) -> None:
         """Report `os.environ("X") = …`, which is a syntax error."""

@@ -101,7 +101,7 @@ class Evaluator(Checks, Expressions):
             if id(function.node) not in self.evaluated_ids:
                 self.state = at_end.copy()
                 self.cell_number, self.lines = function.cell, function.lines
-                self.uncalled = True
+                self.is_uncalled = True
                 self.evaluate_function(function, None)
 
     def evaluate_body(self, body: Sequence[ast.stmt]) -> None:
@@ -354,7 +354,7 @@ class Evaluator(Checks, Expressions):
         )
 
     def s_with(self, node: Any) -> None:
-        device_count, was_graph = len(self.devices), self.graph
+        device_count, was_graph = len(self.devices), self.is_graph_mode
         for item in node.items:
             value = self.value(item.context_expr)
             self.enter_context(item.context_expr, value)
@@ -362,7 +362,7 @@ class Evaluator(Checks, Expressions):
                 self.assign(item.optional_vars, value, item.context_expr)
         self.evaluate_body(node.body)
         del self.devices[device_count:]
-        self.graph = was_graph
+        self.is_graph_mode = was_graph
 
     s_asyncwith = s_with
 
@@ -481,8 +481,8 @@ class Evaluator(Checks, Expressions):
         )
         outer_returned, self.returned_values = self.returned_values, []
         outer_cell = self.cell_number, self.lines
-        graph, devices, loops = self.graph, self.devices, self.loops
-        self.graph = self.graph or func.graph
+        graph, devices, loops = self.is_graph_mode, self.devices, self.loops
+        self.is_graph_mode = self.is_graph_mode or func.graph
         if values is None:
             self.devices, self.loops = [], []
         self.running_ids.append(id(node))
@@ -497,7 +497,7 @@ class Evaluator(Checks, Expressions):
         self.state.unreachable = False
         results, self.returned_values = self.returned_values, outer_returned
         self.scopes = outer_scopes
-        self.graph, self.devices, self.loops = graph, devices, loops
+        self.is_graph_mode, self.devices, self.loops = graph, devices, loops
         self.cell_number, self.lines = outer_cell
         return results[0] if len(results) == 1 else None
 
@@ -640,7 +640,7 @@ class Evaluator(Checks, Expressions):
             args.append(None if isinstance(argument, ast.Starred) else inner)
         keywords = {argument.arg: self.value(argument.value) for argument in node.keywords}
         if isinstance(func, Func) and func.node is not None:
-            if func.graph and not self.graph:
+            if func.graph and not self.is_graph_mode:
                 self.note_gpu_use(node)
             return self.evaluate_function(func, args, {k: v for k, v in keywords.items() if k})
         if isinstance(func, ClassValue):

@@ -44,7 +44,7 @@ class Reporter:
     state: WalkState
     # methods of the subclass `Evaluator`
     look_up: Any
-    run: Any
+    evaluate_function: Any
     value: Any
 
     def __init__(self, target: LintTarget, text: str) -> None:

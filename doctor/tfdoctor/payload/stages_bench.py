@@ -162,17 +162,17 @@ def do_bench(run):
     started += warm_up(eager, started, budget, EAGER_WARM_UP_SHARE)
     pieces += eager
     for piece in pieces:
-        piece.quiet = bool(request.get("shortly"))
+        piece.is_quiet = bool(request.get("shortly"))
     run_rounds(pieces, started, budget, range(1, ROUNDS), yardstick)
     for piece in pieces:
-        if piece.quiet:
-            piece.quiet = False
+        if piece.is_quiet:
+            piece.is_quiet = False
             piece.report()
     if not pieces:
         raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else explain_unserved(request, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
     if not timed:
-        raise WrongResult("; ".join(sorted(set(timed_piece.left_out for timed_piece in pieces)))[:300])
+        raise WrongResult("; ".join(sorted(set(timed_piece.skip_reason for timed_piece in pieces)))[:300])
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - started), {}
 
 
@@ -231,7 +231,7 @@ def sort_in_turns(pieces):
     for piece in pieces:
         key = get_work_family(piece)
         ranks.append(seen.setdefault(key, 0))
-        piece.smallest = seen[key] == 0
+        piece.is_smallest = seen[key] == 0
         seen[key] += 1
     return [piece for _, piece in sorted(zip(ranks, pieces), key=lambda pair: pair[0])]
 
@@ -264,8 +264,8 @@ def warm_up(pieces, began, budget, share):
     """
     too_slow, uncounted = {}, 0.0
     for piece in pieces:
-        if too_slow.get(get_work_family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.smallest else share):
-            piece.left_out = "the time is used up"
+        if too_slow.get(get_work_family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.is_smallest else share):
+            piece.skip_reason = "the time is used up"
             piece.report()
             continue
         try:
@@ -276,23 +276,23 @@ def warm_up(pieces, began, budget, share):
             with LogCapture() as log:
                 start = clock()
                 piece.call()
-                piece.first = round(clock() - start, 6)
-            piece.heard = log.text
+                piece.first_seconds = round(clock() - start, 6)
+            piece.log_text = log.text
             start = clock()
             piece.call()
             if clock() - start > budget * share / 12.0:
                 too_slow[get_work_family(piece)] = True
         except Exception as error:
-            piece.left_out = summarize_error(format_error(error))
+            piece.skip_reason = summarize_error(format_error(error))
         piece.report()
     return uncounted
 
 
 def run_rounds(pieces, began, budget, numbers, yardstick=None):
     """Time the pieces in turns, until the budget is used up or the results are precise."""
-    active = [piece for piece in pieces if not piece.left_out]
+    active = [piece for piece in pieces if not piece.skip_reason]
     for number in numbers:
-        imprecise = [piece for piece in active if not piece.left_out and not is_precise(piece)]
+        imprecise = [piece for piece in active if not piece.skip_reason and not is_precise(piece)]
         for position, piece in enumerate(imprecise):
             remaining = budget - (clock() - began)
             if remaining <= 0 and piece.seconds:
@@ -310,7 +310,7 @@ def run_rounds(pieces, began, budget, numbers, yardstick=None):
                     if clock() - start > slot:
                         break
             except Exception as error:
-                piece.left_out = summarize_error(format_error(error))
+                piece.skip_reason = summarize_error(format_error(error))
             piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
             measure_others(piece, load_before, read_cpu_load(), clock() - start)
             piece.report()
