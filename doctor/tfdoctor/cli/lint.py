@@ -99,6 +99,13 @@ def lint(
         if fix:
             refusals |= _edit_files(editable)
             result = _lint_files(paths, release, gpus)[0] if editable else result
+            result = replace(
+                result,
+                problems=tuple(
+                    replace(problem, fix=None) if problem.path in refusals else problem
+                    for problem in result.problems
+                ),
+            )
         for name, reason in refusals.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and output_format is LintFormat.text):

@@ -52,7 +52,7 @@ _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """One component of a path."""
 USER_PATTERNS = (
     re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),
-    re.compile(rf"(?<![\w.-])/l?scratch/({_PART})"),
+    re.compile(rf"(?<![\w.-])/(?:l?scratch|(?:run/)?media|nethome|ghome|ibex/user)/({_PART})"),
     re.compile(
         rf"/(?:homes?\d{{0,2}}|Users|users)/(?:[a-z]{{2,12}}\d{{1,3}}/\d{{1,2}}/|(?:[a-z0-9]/){{1,2}})?({_PART})"
     ),
@@ -65,6 +65,8 @@ USER_PATTERNS = (
         r"\b(?:[A-Z][A-Z0-9_]{0,40}_)?(?:USER|USERNAME|LOGNAME)[\"']?(?:=|: )[\"']?([A-Za-z0-9_][\w.-]{1,63})"
     ),
     re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),
+    re.compile(r"(?i)\b(?:as user(?:name)? [\"']?|for user(?:name)? [\"'])([A-Za-z][\w.-]{1,63})(?![\w.-])"),
+    re.compile(r"'([A-Za-z][\w.-]{1,63})'@'"),
     re.compile(
         r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}[bru]{0,2}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
     ),
@@ -173,6 +175,8 @@ MAC = re.compile(r"(?i)(?<![\w:.-])[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]
 IPV4 = re.compile(
     r"(?<![A-Za-z0-9.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9])(?!\.\d)(?!-\d{1,4}[+~])"
 )
+ENCODED_IPV6 = re.compile(r"(?i)%5B([0-9a-f:.]{2,45})(?:%25[\w.-]{1,16})?%5D")
+"""IPv6 address in brackets, percent-encoded as in messages of gRPC."""
 IPV6 = re.compile(
     r"(?i)(?<![\w:])(?<!(?<!\.)\.)(?=[0-9a-f:]{2})[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])(?!\.\d)"
 )
@@ -190,7 +194,7 @@ VERSION_KEY = re.compile(r"(?i)version|release")
 # ---------------------------------------------------------------- secrets
 
 _KEYWORD = (
-    r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
+    r"(?:token|secret|passw(?:or)?d|passphrase|api[ _-]?key|access[ _-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
     r"|account[_-]?key|secret[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken|webhook"
     r"|passwort|kennwort|contrase(?:ñ|n)a|mot[ _]de[ _]passe|senha|wachtwoord|has(?:ł|l)o|парол[ья]|密码|密碼"
     r"|パスワード|비밀번호|lösenord|adgangskode|passord|salasana|şifre|parola|heslo|jelszó|κωδικός"
@@ -222,6 +226,19 @@ _LETTERS_AND_DIGITS = (
 )
 """String of letters and digits that is not a word, a path or a version."""
 CLIENT_PASSWORDS = (
+    # the same commands as a Python list, as subprocess.CalledProcessError prints them
+    re.compile(
+        r"(?i)([\"'](?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass|redis-cli|mongo\w{0,8}|docker|podman)[\"'][^\n]{0,200}?"
+        r"[\"']-[pa])([\"'],[ \t]?[\"'])([^\"'\n]{3,200})"
+    ),
+    re.compile(
+        r"(?i)([\"'](?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)[\"'][^\n]{0,200}?[\"']-p)()([^\"'\s,-][^\"'\n]{2,200})"
+    ),
+    re.compile(
+        r"(?i)((?<![\w-])--?[\w-]{0,40}key)([= \t]{1,3}[\"']?|[\"'],[ \t]?[\"'])"
+        r"((?=[^\s\"',]{0,200}\d)(?=[^\s\"',]{0,200}[A-Za-z])[^\s\"',]{6,4000})"
+    ),
+    re.compile(rf"(?i)({_KEYWORD})([ \t]{{1,3}}[\"'])([^\"'\n]{{3,200}})(?=[\"'])"),
     re.compile(
         r"(?i)(\b(?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)\b[^\n|;&]{0,200}?[ \t]-p)([\"']?)"
         r"([^\s\"'-][^\s\"']{2,200})"
@@ -256,7 +273,7 @@ CLIENT_PASSWORDS = (
     re.compile(rf"(?i)({_KEYWORD}|\blogin)([ \t]{{1,3}}[\"']?)({_LETTERS_AND_DIGITS})"),
     re.compile(r"(\bcurl\b[^\n]{0,200}?[ \t](?:-b|--cookie))([ \t]{1,3}[\"']?)([^\n\"']{3,2000})"),
     re.compile(
-        rf"(?i)({_KEYWORD}(?: for '[^'\n]{{1,100}}'| is| was| ist| est| es|:))([:：]?[ \t]{{1,3}}[\"']?)"
+        rf"(?i)({_KEYWORD}(?: for '[^'\n]{{1,100}}'| provided:| is| was| ist| est| es|:))([:：]?[ \t]{{1,3}}[\"']?)"
         r"(?=[^\s\"',;]{0,100}\d)([^\s\"',;]{4,200})"
     ),
     re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
@@ -299,6 +316,10 @@ BEARER = re.compile(
 SECRET_ASSIGNMENTS = (BEARER, ASSIGNED_SECRET, *QUOTED_SECRETS, SECRET_FLAG, *CLIENT_PASSWORDS)
 """Patterns with three groups: the text before a secret, a delimiter, and the secret."""
 USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@)")
+SLASHED_USERINFO = re.compile(
+    r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,512})(@)"
+)
+"""USERINFO whose password has a slash, as keys of Amazon often do."""
 CUT_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
 )

@@ -91,7 +91,7 @@ class Redactor:
         for pattern in patterns.USER_PATTERNS:
             for match in pattern.finditer(text):
                 self._learn_name("user", match[1])
-        for pattern in (patterns.USERINFO, patterns.CUT_USERINFO):
+        for pattern in (patterns.USERINFO, patterns.SLASHED_USERINFO, patterns.CUT_USERINFO):
             for match in pattern.finditer(text):
                 for part in match[2].split(":"):
                     self._learn_secret(part)
@@ -281,6 +281,7 @@ class Redactor:
         for pattern in patterns.SECRET_ASSIGNMENTS:
             text = pattern.sub(self._replace_assigned, text)
         text = patterns.USERINFO.sub(self._replace_userinfo, text)
+        text = patterns.SLASHED_USERINFO.sub(self._replace_userinfo, text)
         text = patterns.CUT_USERINFO.sub(self._replace_userinfo, text)
         text = patterns.SERIAL.sub(self._replace_serial, text)
         text = patterns.SERIAL_TAG.sub(self._replace_serial, text)
@@ -295,6 +296,7 @@ class Redactor:
         text = patterns.MAC.sub(lambda m: replace("mac", m[0].lower().replace("-", ":")), text)
         text = patterns.HEX_ID.sub(lambda m: m[0] if m[0] in self._kept else replace("id", m[0]), text)
         text = patterns.SHORT_ID.sub(self._replace_short_id, text)
+        text = patterns.ENCODED_IPV6.sub(self._replace_encoded_ipv6, text)
         text = patterns.IPV6.sub(self._replace_ipv6, text)
         text = patterns.IPV4.sub(self._replace_ipv4, text)
         text = patterns.LONG_SERIAL.sub(lambda m: replace("serial", m[0]), text)
@@ -418,6 +420,10 @@ class Redactor:
     def _replace_ipv6(self, match: re.Match[str]) -> str:
         value = patterns.normalize_ipv6(match[0])
         return match[0] if value is None else self._replace("address", value)
+
+    def _replace_encoded_ipv6(self, match: re.Match[str]) -> str:
+        value = patterns.normalize_ipv6(match[1])
+        return match[0] if value is None else f"%5B{self._replace('address', value)}%5D"
 
     # ------------------------------------------------------------ JSON
 
