@@ -210,7 +210,7 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
 def make_file_reader(folder: Path, *, parent_levels: int = 0) -> Callable[[str], str | None]:
     """Return a function that reads files in and below a folder, and no others, because the Dockerfile is not trusted.
 
-    `above` is the number of parent folders that it may also read from. The function returns None for a file that it
+    `parent_levels` is the number of parent folders that it may also read from. The function returns None for a file that it
     cannot or may not read.
     """
     try:

@@ -29,7 +29,7 @@ __all__ = ["format_command", "write_context"]
 def format_command(option: Option, options: Iterable[tuple[str, Sequence[object] | object]]) -> str:
     """Return the `tfdoctor build` command for this plan and these options, on one line, quoted for a shell.
 
-    `given` has pairs of an option and its value. The value is a list for a repeated option and True for a flag.
+    `options` has pairs of an option and its value. The value is a list for a repeated option and True for a flag.
     Options with None, False or an empty list are omitted.
     """
     parts = [option.commands[0]]

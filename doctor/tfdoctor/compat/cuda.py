@@ -91,7 +91,8 @@ class DriverMinimum:
     minimum: str | None
     """Required driver; None if not known.
 
-    With minor-version compatibility it is the family's minimum, otherwise the toolkit's own driver.
+    With minor-version compatibility it is the older of the family's minimum and the toolkit's own driver.
+    Without it, it is the toolkit's own driver.
     """
     family_floor: str | None
     own: str | None

@@ -424,7 +424,7 @@ def _parse_image(raw: dict[str, Any]) -> Image:
 def explain_api_error(error: BaseException, action: str) -> EngineError:
     """Return an error of the SDK as an EngineError, with the engine's cleaned text and a hint.
 
-    `doing` is a phrase for the failed action, such as "building the image".
+    `action` is a phrase for the failed action, such as "building the image".
     """
     reason = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
     lower = reason.lower()

@@ -445,7 +445,7 @@ def _make_start_failure(error: APIError, start_time: float) -> RunResult:
 def remove_container(engine: ContainerEngine, container: str, *, is_created: bool = True) -> None:
     """Remove a container. After Ctrl-C, the removal is tried once more before KeyboardInterrupt is raised again.
 
-    If `made` is False, the engine has not confirmed the container and may still be creating it. If the container is
+    If `is_created` is False, the engine has not confirmed the container and may still be creating it. If the container is
     missing, its removal is then tried again for up to 5 seconds.
     """
     deadline = time.monotonic() + (0 if is_created else _GRACE_S)

@@ -54,7 +54,7 @@ def make_environment(
 ) -> Environment | None:
     """Return the environment in a report; None if no Python answered.
 
-    `kind` is "venv", "conda" or None, and `inherited_variables` are the variables from the caller's shell. The result has the
+    `kind` is "venv", "conda" or None, and `inherited` are the variables from the caller's shell. The result has the
     reason if fix must not change the environment.
     """
     python = value_of(report.facts.python)

@@ -154,7 +154,7 @@ def query_chosen_python(
 ) -> Fact[PythonFacts]:
     """Query the chosen Python, without any other probe, and return the fact about it.
 
-    `named` says that the user requested this Python. Then raise UsageError if it is not a Python.
+    `is_requested` says that the user requested this Python. Then raise UsageError if it is not a Python.
     """
     from tfdoctor.probes import python
 

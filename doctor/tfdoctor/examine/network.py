@@ -30,7 +30,7 @@ def read_listening(system: System) -> ListeningPorts:
 def connect_to_tasks(addresses: Sequence[tuple[str, int]], timeout: float) -> list[ConnectionResult]:
     """Connect to tasks, and return for each whether it answers as a gRPC server.
 
-    `addresses` are (host, port), and `total` is the time limit in seconds for all.
+    `addresses` are (host, port), and `timeout` is the time limit in seconds for all.
     """
     return probe_servers(addresses, seconds=min(TASK_TIMEOUT_S, timeout), total=timeout)
 

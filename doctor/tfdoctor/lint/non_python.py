@@ -268,7 +268,7 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
 
 
 def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool = False) -> None:
-    """Check a script. `first` is the line number of its first line in the file, and `job` says if it is a batch job."""
+    """Check a script. `first_line` is the line number of its first line in the file, and `job` says if it is a batch job."""
     unexported: list[tuple[str, int, int]] = []
     exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
     for command, findings.current_branch in _iter_commands(text):

@@ -628,7 +628,7 @@ def _make_key(
 ) -> Callable[[Any], object] | None:
     """Return a function that extracts the parts of a line that determine its kind.
 
-    It is for lines of one shape and source. `digit_dependent` are (signature, part of the line to search) for the
+    It is for lines of one shape and source. `sighted` are (signature, part of the line to search) for the
     signatures that do not treat all digits alike. None if all lines are of one kind.
     """
     digits = _make_getter(spans)

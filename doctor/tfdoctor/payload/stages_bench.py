@@ -71,7 +71,7 @@ class TimedWork(object):
         self.is_quiet = self.is_smallest = False
 
     def report(self):
-        """Print the times so far, unless `quiet` is set."""
+        """Print the times so far, unless `is_quiet` is set."""
         if self.is_quiet:
             return
         line = dict(self.facts, samples=[float("%.6g" % seconds) for seconds in self.seconds], first=self.first_seconds)

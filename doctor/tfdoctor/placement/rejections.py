@@ -237,7 +237,10 @@ def _find_reason(text: str, first_line: str, device: str) -> str | None:
 
 
 def _find_kernel_reason(text: str, device: str) -> str:
-    """Return "no-kernel-for-type" if the message lists kernels for this kind of device, else "no-kernel"."""
+    """Return "no-kernel-for-type" if the message lists kernels for this kind of device, else "no-kernel".
+
+    If the message names no kind of device, any listed kernel for certain types counts.
+    """
     kind = device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
     kernel_kinds = [(name, types or "") for name, types in _KERNEL.findall(text)]
     kind_match = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)

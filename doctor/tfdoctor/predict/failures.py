@@ -291,19 +291,6 @@ def _make_failure(
             package = package if package in suspects else next(required_suspects, package)
     else:
         package = _find_raiser(python, rehearsal, module)
-    shadow = next(
-        (
-            shadow.taken
-            for shadow in python.shadows
-            if any(
-                path == shadow.taken or path.startswith(f"{shadow.taken}/") for path in _list_files(module)
-            )
-            or shadow.taken in module.error
-            or module.not_found.partition(".")[0] == shadow.name
-            or f"module '{shadow.name}' has no attribute" in module.error
-        ),
-        "",
-    )
     error_text = f"{module.error} {module.root}"
     library = (
         next(iter(python.carried), "") if any(phrase in error_text for phrase in LOADER_ERROR_PHRASES) else ""

@@ -50,7 +50,7 @@ def render_context(
 ) -> str:
     """Return the files in the build folder and the command that builds the image.
 
-    `replaced` and `kept` are the files that were overwritten and those that were already up to date. With
+    `replaced` and `unchanged` are the files that were overwritten and those that were already up to date. With
     `dry_run` nothing was written, and the text says what the folder would contain.
     """
     new_files = [name for name in files if name not in replaced and name not in unchanged]

@@ -78,7 +78,7 @@ def render_installed(
 ) -> str:
     """Return how to use and remove the environment, and the result of its check.
 
-    `right` says whether the environment itself is correct.
+    `is_correct` says whether the environment itself is correct.
     """
     quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
     text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"

@@ -40,12 +40,12 @@ def render_run(
 ) -> str:
     """Return the problems of tfdoctor itself, followed by the meaning of the program's output.
 
-    * `words` are the program and its arguments.
+    * `arguments` are the program and its arguments.
     * `status` is the exit status, or the negative number of the signal that ended the program.
     * `report` is None if the output could not be analysed.
-    * `known` says whether the output contained TensorFlow messages.
+    * `has_messages` says whether the output contained TensorFlow messages.
     * `failures` are the errors of writing the output.
-    * `lost` is the number of bytes of the output that were not read.
+    * `lost_bytes` is the number of bytes of the output that were not read.
     * `notes` are sentences that are printed below the meaning.
     * `placement` is the result of placement analysis, or None if it was not requested.
     * `placement_notes` are sentences about how the placement was found out.

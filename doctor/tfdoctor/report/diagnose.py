@@ -182,7 +182,7 @@ def _make_verdict(
 def _make_absent_verdict(root: Finding | None) -> Verdict:
     """Return the verdict if TensorFlow is not installed.
 
-    `gpu_usable` is False if the root finding is about something else, because no TensorFlow could use a GPU
+    The verdict has a `gpu_usable` of False if the root finding is about something else, because no TensorFlow could use a GPU
     then; otherwise it is None.
     """
     absent = "TensorFlow is not installed in this Python"

@@ -101,7 +101,7 @@ def _build_partial_finding(
         "card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(clauses)}.",
-        title=f"{VISIBLE_VARIABLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
+        title=f"{VISIBLE_VARIABLE} is only partly used: {len(entries) - len(ignored)} of {len(entries)} entries name a card",
         evidence=_list_evidence(context, clauses),
         remedies=[
             Remedy(

@@ -26,7 +26,7 @@ _SAFE_MEMBER_NAME = re.compile(r"[\w./@%+=:, -]{1,200}")
 def refuse_archive(head: bytes, display_name: str, path: str | None) -> None:
     """Raise UsageError if the data begin like an archive.
 
-    `head` are the first bytes of the data. `shown` is the name in messages, without unsafe characters. `file` is the
+    `head` are the first bytes of the data. `display_name` is the name in messages, without unsafe characters. `path` is the
     name as the user typed it; None if the data came through a pipe.
     """
     name = shlex.quote(path) if path is not None and path.isprintable() else "FILE"

@@ -67,7 +67,7 @@ def read_log(
 ) -> Iterator[bytes]:
     """Yield the unpacked data of a file or of standard input ("-").
 
-    If the data are damaged, the readable part is yielded and `note` is called with a sentence about it. `meter` is
+    If the data are damaged, the readable part is yielded and `on_note` is called with a sentence about it. `meter` is
     called with the progress. Raise UsageError if nothing can be read or if the data are not a text.
     """
     if name == STDIN:

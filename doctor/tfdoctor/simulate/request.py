@@ -207,7 +207,7 @@ def make_software_variables(
 
     Its libraries come before all others, because NVIDIA's libraries work only with NVIDIA's driver. NCCL is
     preloaded, because wheels contain their own. cuDNN's autotuner is turned off, because it writes and reads megabytes
-    around each result. `text` is the (major, minor) compute capability up to which PTX is accepted.
+    around each result. `max_ptx_capability` is the (major, minor) compute capability up to which PTX is accepted.
     """
     path, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
     nccl = f"{folder}/libnccl.so.2"

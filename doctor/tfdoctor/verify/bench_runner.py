@@ -161,8 +161,8 @@ def run_bench(
 ) -> Timing:
     """Run the benchmark with `run`, and sample the GPUs of `watched` meanwhile.
 
-    `told` is called with each line of the payload. `watched` is the machine that has the GPUs; None if they cannot
-    be sampled. `look` is the command that finds out what is wrong with this TensorFlow.
+    `on_line` is called with each line of the payload. `watched` is the machine that has the GPUs; None if they cannot
+    be sampled. `check_command` is the command that finds out what is wrong with this TensorFlow.
     """
     peaks = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
@@ -225,7 +225,7 @@ def list_links(
 ) -> tuple[Interconnect, ...]:
     """Return the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
 
-    `seen` are the samples of the GPUs. `pairs` has the nvidia-smi code of the link between two devices. `peers` says
+    `samples` are the samples of the GPUs. `pairs` has the nvidia-smi code of the link between two devices. `peers` says
     whether one device can access the memory of the other.
     """
     cuda = value_of(facts.driver.cuda)

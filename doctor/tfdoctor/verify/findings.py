@@ -76,7 +76,7 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
 def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
-    `sure` says whether the engine reported that reason. Otherwise it is assumed, as the most common reason for
+    `is_reported` says whether the engine reported that reason. Otherwise it is assumed, as the most common reason for
     SIGKILL.
     """
     limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
@@ -96,7 +96,7 @@ def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
 def report_gpu_count(run: VerificationRun, visible: int, driver_count: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
-    `visible` is the number that TensorFlow lists. `given` is the number that the driver shows; None if it is unknown.
+    `visible` is the number that TensorFlow lists. `driver_count` is the number that the driver shows; None if it is unknown.
     """
     expected = run.expected or 0
     is_fewer = visible < expected

@@ -38,7 +38,7 @@ def bench_image(
 ) -> Timing:
     """Run the benchmark in a container with the GPUs, and remove the container.
 
-    `python` is the interpreter in the image; None means that one is searched for. `told` is called with each line of
+    `python` is the interpreter in the image; None means that one is searched for. `on_line` is called with each line of
     the payload. `machine` is this machine, whose GPUs are sampled; None if the engine runs on another machine.
 
     Raise EngineError if the image or the engine is not found or no container starts, or UsageError if no Python runs

@@ -39,8 +39,6 @@ def check(context: CheckContext) -> Sequence[Finding]:
         or explain_deleted_tag(context.compat, base) is not None
     ):
         return ()
-    if explain_deleted_tag(context.compat, base) is not None:
-        return ()  # its runtime tag is deleted as well
     smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
     return [
         RULE.make_finding(

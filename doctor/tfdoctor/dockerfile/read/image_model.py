@@ -68,9 +68,6 @@ _LIBRARY_FOLDERS = re.compile(
 )
 # Matches package names, paths and commands that mention CUDA.
 _CUDA_MENTION = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
-_NVIDIA_APT_PACKAGE = re.compile(
-    r"(?:cuda|libcu|libnpp|libnccl|libnv|nsight|nvidia-)[a-z0-9-]*|tensorrt[a-z0-9-]*|libnvinfer[a-z0-9-]*"
-)
 # Matches texts that mention CUDA but install no CUDA libraries.
 _HARMLESS_MENTION = re.compile(
     r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so"
@@ -336,10 +333,8 @@ class _ImageReader:
             subject.loader_lines.append(SourceLine(text[:200], line))
         if "stubs/libcuda.so" in text and name in ("ln", "cp", "mv"):
             subject.stub_links.append(SourceLine(text[:200], line))
-        elif name in ("sh", "bash", "dpkg", "gdebi", "tar", "cp", "unzip", "ln", "mv") or name.endswith(
-            ".run"
-        ):
-            if _CUDA_MENTION.search(text) and not _HARMLESS_MENTION.search(text) and name != "ln":
+        elif name in ("sh", "bash", "dpkg", "gdebi", "tar", "cp", "unzip", "mv") or name.endswith(".run"):
+            if _CUDA_MENTION.search(text) and not _HARMLESS_MENTION.search(text):
                 subject.cuda_from_other_sources.append(SourceLine(text[:200], line))
         elif name in ("poetry", "pipenv", "pdm", "pixi") or (
             name == "uv" and re.search(r"uv (?:sync|add)\b", text)

@@ -180,7 +180,7 @@ def parse_requirement(
 ) -> PipRequirement | None:
     """Parse a requirement or a wheel file name as pip does. Return None if it is neither.
 
-    `known` says whether all of the text is known. `cut` is the part that the shell interprets as a redirection.
+    `known` says whether all of the text is known. `redirected_part` is the part that the shell interprets as a redirection.
     """
     text = text.strip()
     if len(text) > 1000:

@@ -548,7 +548,7 @@ def _is_same_state(before: PathState, current: PathState, sha256: str | None) ->
 
 
 def are_equal(first: PathState | None, second: PathState | None, *, compare_times: bool = False) -> bool:
-    """Return whether two states are the same. The mtimes of files are compared only if `times` is true."""
+    """Return whether two states are the same. The mtimes of files are compared only if `compare_times` is true."""
     if first is None or second is None:
         return first is second
     if (first.type, first.size, first.sha256, first.target) != (

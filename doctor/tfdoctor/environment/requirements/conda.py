@@ -151,7 +151,7 @@ def _parse_spec(text: str, location: str, conda_names: CondaNames) -> tuple[str,
 def convert_conda_constraint(text: str, location: str) -> str:
     """Return a conda version constraint as a PEP 440 specifier.
 
-    `=1.2` becomes `==1.2.*`, `1.2.3 py39_0` becomes `==1.2.3`, and `*` becomes "". `where` is the location for
+    `=1.2` becomes `==1.2.*`, `1.2.3 py39_0` becomes `==1.2.3`, and `*` becomes "". `location` is the location for
     messages. Raise UsageError if the constraint allows alternatives or cannot be parsed.
     """
     text = text.strip()

@@ -41,7 +41,7 @@ def add_lines(
 ) -> None:
     """Add requirement lines from a file in another format to `part`.
 
-    `rows` are pairs of a location and a line. A file that a line includes is searched relative to `including_file`.
+    `lines` are pairs of a location and a line. A file that a line includes is searched relative to `including_file`.
     Raise UsageError if a line cannot be used.
     """
     _add_lines(

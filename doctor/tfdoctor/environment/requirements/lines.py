@@ -136,7 +136,7 @@ def _check_line(text: str, location: str) -> str | None:
 def parse_line(row: str, location: str, *, quote: bool = True) -> RequirementItem | None:
     """Parse a line of a requirements file; return None if it is empty.
 
-    `where` is the location for messages. Raise UsageError if the line is not a requirement that can be used. The error
+    `location` is the location for messages. Raise UsageError if the line is not a requirement that can be used. The error
     quotes the line, without its passwords, unless `quote` is False.
     """
     row = row.strip()

@@ -176,7 +176,7 @@ def _add_minor(version: str) -> str:
 def convert_poetry_constraint(text: str, location: str) -> str:
     """Return a poetry version constraint as a PEP 440 specifier: `>=1.2,<2.0` for `^1.2`, "" for `*`.
 
-    `where` is the location for messages. Raise UsageError if the constraint allows alternatives or is not valid.
+    `location` is the location for messages. Raise UsageError if the constraint allows alternatives or is not valid.
     """
     text = text.strip()
     if "|" in text:

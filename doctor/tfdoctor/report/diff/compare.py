@@ -296,7 +296,7 @@ def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
         reasons.append(f"the processor is {new.machine}, not {old.machine}")
     if old.distribution_id != new.distribution_id:
         reasons.append(
-            f"the system is {new.distribution or 'another one'}, not {old.distribution or 'known'}"
+            f"the system is {new.distribution or 'another one'}, not {old.distribution or 'the same'}"
         )
     cards = [
         {(card.address, card.device_id) for card in value_of(facts.driver.pci) or ()} for facts in (was, now)
