@@ -41,6 +41,7 @@ __all__ = [
     "is_version",
     "major",
     "major_minor",
+    "make_marker_environment",
     "parse",
     "parse_capability",
     "parse_numbers",
@@ -293,6 +294,27 @@ def is_plain(specification: str) -> bool:
 def is_prefix(specification: str) -> bool:
     """Return whether the specification is only the first number or numbers of a version: `"2"`, `"2.17"`."""
     return _PREFIX.fullmatch(specification.strip()) is not None
+
+
+def make_marker_environment(python: str) -> dict[str, str]:
+    """Return the marker environment of CPython on x86-64 Linux.
+
+    `python` is a version such as `"3.11"` or `"3.11.7"`. A minor version counts as its newest patch release.
+    """
+    return {
+        "extra": "",
+        "implementation_name": "cpython",
+        "implementation_version": python if python.count(".") > 1 else f"{python}.99",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": python if python.count(".") > 1 else f"{python}.99",
+        "python_version": major_minor(python),
+        "sys_platform": "linux",
+    }
 
 
 def parse_requirement_or_none(text: str) -> Requirement | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.compat import Compat
+from tfdoctor.dockerfile.analysis import check_dockerfile
 from tfdoctor.environment import precheck
 from tfdoctor.environment.installers import InstallFailedError, find_uv
 from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
@@ -161,3 +163,16 @@ def test_unreachable_index_is_no_conflict(tmp_path: Path) -> None:
         pytest.skip("uv is not on PATH")
     result = check_requirements(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
     assert result == PrecheckResult(unknown_reason="the package index was not reached")
+
+
+@pytest.mark.parametrize(
+    ("marker", "applies"), [('python_full_version >= "3.11.4"', True), ('python_version < "3.11"', False)]
+)
+def test_marker_has_one_answer_for_machines_and_dockerfiles(marker: str, applies: bool) -> None:
+    """A minor version counts as its newest patch release, whichever command reads the requirement."""
+    requirement = f"numpy<1; {marker}"
+    assert bool(find_unmet_pin([requirement], ["numpy==1.26.4"], "3.11")) is applies
+    report = check_dockerfile(
+        f"FROM python:3.11-slim\nRUN pip install tensorflow==2.15.1 '{requirement}'\n", Compat.load()
+    )
+    assert ("TFD519" in {finding.code for finding in report.findings}) is applies

@@ -74,14 +74,7 @@ def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str
         )
         if parsed is not None and exact_versions and versions.is_version(exact_versions[0]):
             pinned_versions[canonicalize_name(parsed.name)] = exact_versions[0]
-    marker_environment = {
-        "python_version": python,
-        "python_full_version": f"{python}.0",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": "x86_64",
-        "extra": "",
-    }
+    marker_environment = versions.make_marker_environment(python)
     for line in requirements:
         parsed = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
         version = pinned_versions.get(canonicalize_name(parsed.name)) if parsed is not None else None

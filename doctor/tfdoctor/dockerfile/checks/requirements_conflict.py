@@ -116,15 +116,7 @@ def _find_release_conflicts(
 
 def _iter_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
     """Yield (project, specifier) for each requirement of a release, except those of extras."""
-    environment = {
-        "python_version": python or "",
-        "sys_platform": "linux",
-        "platform_machine": "x86_64",
-        "extra": "",
-    }
-    environment |= {"platform_system": "Linux"}
-    if python is not None:
-        environment["python_full_version"] = f"{python}.0"
+    environment = versions.make_marker_environment(python) if python is not None else {}
     for text in release.requires:
         requirement = versions.parse_requirement_or_none(text)
         if requirement is None or (requirement.marker is not None and python is None):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
+from tfdoctor import versions
 from tfdoctor.dockerfile.read.bases import BaseReference, describe_base
 from tfdoctor.dockerfile.read.installs import (
     iter_requirement_lines,
@@ -459,18 +460,11 @@ def _may_apply(requirement: PipRequirement, python: str | None) -> bool:
     """Return whether the requirement's marker matches Linux and this Python, or may match it."""
     if not requirement.marker:
         return True
-    environment = {
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "os_name": "posix",
-        "platform_machine": "x86_64",
-    }
-    if python is not None:
-        environment |= {"python_version": python, "python_full_version": f"{python}.0"}
-    elif "python" in requirement.marker:
+    if python is None and re.search("python|implementation", requirement.marker):
         return True
     try:
-        return Marker(requirement.marker).evaluate(environment)
+        # if the Python is unknown, the marker is about something else
+        return Marker(requirement.marker).evaluate(versions.make_marker_environment(python or "3.12"))
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         return True
 

@@ -26,7 +26,6 @@ __all__ = [
     "PythonRequirements",
     "RequirementSet",
     "drop_cuda_lines",
-    "make_marker_environment",
     "read_requirement_files",
 ]
 
@@ -101,7 +100,7 @@ class RequirementSet:
         constraints: list[str] = []
         tensorflow: list[Condition] = []
         notes: list[str] = []
-        marker_environment = make_marker_environment(python)
+        marker_environment = versions.make_marker_environment(python)
         for part in self.files:
             items = [
                 *part.items,
@@ -146,27 +145,6 @@ def _get_tensorflow_condition(
     if item.name in _TENSORFLOW_ALIASES:
         notes.append(f"{item.location}: {_TENSORFLOW_ALIASES[item.name]}")
     return Condition(item.requirement.specifier, item.location)
-
-
-def make_marker_environment(python: str) -> dict[str, str]:
-    """Return the marker environment of CPython on x86-64 Linux.
-
-    `python` is a version such as `"3.11"` or `"3.11.7"`. A minor version counts as its newest patch release.
-    """
-    return {
-        "extra": "",
-        "implementation_name": "cpython",
-        "implementation_version": python if python.count(".") > 1 else f"{python}.99",
-        "os_name": "posix",
-        "platform_machine": "x86_64",
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
-        "python_full_version": python if python.count(".") > 1 else f"{python}.99",
-        "python_version": versions.major_minor(python),
-        "sys_platform": "linux",
-    }
 
 
 def drop_cuda_lines(
