@@ -19,7 +19,7 @@ from tfdoctor.compat.locks import Lock, choose_locked_package, lock_name, read_l
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfdoctor.compat.models import Release
+    from tfdoctor.compat.releases import Release
 
 COMPAT = Compat.load()
 LOCKS = data_dir("compat") / "locks"

@@ -51,10 +51,10 @@ PRINT_FACTS = f"""
 import json, sys
 sys.path.insert(0, {SITE!r})
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import survey
+from tfdoctor.examine.collect import run_probes
 from tfdoctor.system import LiveSystem
 {FLATTEN}
-print("FACTS " + json.dumps(list(plain(survey(LiveSystem(), Compat.load(), timeout=60)))))
+print("FACTS " + json.dumps(list(plain(run_probes(LiveSystem(), Compat.load(), timeout=60)))))
 """
 TRANSIENT = re.compile(r"seconds|HOSTNAME|memory|pid|uptime|load|inode")
 """Matches the paths of facts that differ between two moments or two containers."""
