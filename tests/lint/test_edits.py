@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.planner import Tfdoctor
+from tfdoctor.lint import LintTarget, lint_text
+from tfdoctor.lint.fixes import drop_fixes_of_shared_names
 from tfdoctor.parse.edits import Edit, EditError, apply_edits
 from tfdoctor.system.editing import edit_file
+from tfdoctor.system.sources import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -334,6 +337,28 @@ def test_a_name_that_another_file_puts_together_stays(lint: Any, tmp_path: Path)
     (tmp_path / "b.py").write_text(f"import os\nprint(os.environ['{WRONG[:9]}' +\n    '{WRONG[9:]}'])\n")
     lint("--fix", ".")
     assert WRONG in setter.read_text()
+
+
+@pytest.mark.parametrize("size", ["large", "broken"])
+def test_a_name_that_an_unchecked_file_may_read_stays(lint: Any, tmp_path: Path, size: str) -> None:
+    setter = tmp_path / "a.sh"
+    setter.write_text(f"export {WRONG}=0\npython3 b.py\n")
+    content = f"os.environ['{WRONG}']"
+    if size == "large":
+        (tmp_path / "b.py").write_text("x\n" * (MAX_FILE_BYTES // 2) + content)
+    else:
+        (tmp_path / "b.ipynb").write_text(f'{{"cells": [{content}')
+    lint("--fix", ".")
+    assert WRONG in setter.read_text()
+
+
+def test_a_name_stays_if_a_file_cannot_be_read() -> None:
+    (problem,) = lint_text(f"export {WRONG}=0\n", "shell", LintTarget())[0]
+    assert problem.fix is not None
+    assert drop_fixes_of_shared_names([problem], {"a.sh": set(), "b.sh": {"OTHER"}}) == [problem]
+    (left,) = drop_fixes_of_shared_names([problem], {"a.sh": set(), "b.py": None})
+    assert left.fix is None
+    assert "b.py could not be read" in left.message
 
 
 def test_a_negative_number_becomes_a_string(lint: Any, tmp_path: Path) -> None:

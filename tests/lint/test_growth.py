@@ -36,6 +36,7 @@ LINES = {
         "  with tf.device('/gpu:0'): x=1\n",
         250,
     ),
+    "numbers without quotes": ("python", IMPORTS, "os.environ['NCCL_DEBUG']=0\nx=1\n" * 2, 50),
     "programs started": ("python", IMPORTS, "os.environ['NCCL_DEBUG']='1'\nsubprocess.run('x')\n", 400),
     "parts of a module": ("python", IMPORTS + "d=tf\n", "d=d.a\n", 6000),
     "clusters": ("cluster", "", SPEC, 60),

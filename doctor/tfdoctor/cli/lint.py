@@ -17,7 +17,7 @@ from tfdoctor.lint.settings import SKIPPED_FOLDERS, Settings, SettingsError, par
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
 from tfdoctor.system.sources import (
-    list_capital_words,
+    iter_capital_words,
     load_source,
     read_first_line,
     read_source,
@@ -140,8 +140,7 @@ def _lint_files(
             source = load_source(path, python=kind == "python")
         except ValueError as error:
             unreadable.append(Unreadable(label, f"{error}"))
-            words = list_capital_words(path)
-            names_left[label] = None if words is None else {word for word in words if guess_variable(word)}
+            names_left[label] = _find_misspelt_names(path)
             continue
         file_problems, reason = lint_text(source.text, kind, target)
         if reason is not None:
@@ -168,6 +167,14 @@ def _lint_files(
     order = {label: index for index, label in enumerate(names_left)}
     problems.sort(key=lambda item: order[item.path])
     return LintResult(len(names_left), tuple(problems), tuple(unreadable)), editable, refusals
+
+
+def _find_misspelt_names(path: Path) -> set[str] | None:
+    """Return the misspelt variables in a file that could not be checked. None if it cannot even be read."""
+    try:
+        return {word for word in iter_capital_words(path) if guess_variable(word)}
+    except OSError:
+        return None
 
 
 def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import re
 import warnings
 from collections import Counter, defaultdict
@@ -83,11 +84,10 @@ def drop_ambiguous_fixes(
     `parts` has the text of each notebook cell by its number, or the whole text of any other file under None.
     `names_read` are variables that Python code both sets and reads.
     """
+    find_unsafe_lines = functools.cache(lambda cell: _find_unsafe_lines(parts[cell]))
     problems = [
         replace(item, fix=None)
-        if item.fix
-        and item.name == "variable-set-wrongly"
-        and (_expects_error(parts[item.cell], item.line) or _is_in_f_string(parts[item.cell], item.line))
+        if item.fix and item.name == "variable-set-wrongly" and item.line in find_unsafe_lines(item.cell)
         else item
         for item in problems
     ]
@@ -144,23 +144,18 @@ def _find_clashes(
     text already sets it. In a file that is not Python, any other appearance of the name counts as setting it; in
     Python, one in the same call or dict does, too.
     """
-    clashing = set()
-    for new, old in old_names.items():
-        if not word_counts[new] and len(old) == 1:
-            continue
-        code = "\n".join(_strip_comments(text, kind) for text in parts.values())
-        if (
-            kind not in ("python", "notebook")
-            or len(old) > 1
-            or _is_set(new, code)
-            or any(
-                sum(key == new or key in old for key in keys) > 1
-                for text in parts.values()
-                for keys in _iter_container_keys(text)
-            )
-        ):
-            clashing.add(new)
-    return clashing
+    candidates = {new: old for new, old in old_names.items() if word_counts[new] or len(old) > 1}
+    if not candidates or kind not in ("python", "notebook"):
+        return set(candidates)
+    code = "\n".join(_strip_comments(text, kind) for text in parts.values())
+    containers = [keys for text in parts.values() for keys in _iter_container_keys(text)]
+    return {
+        new
+        for new, old in candidates.items()
+        if len(old) > 1
+        or _is_set(new, code)
+        or any(sum(key == new or key in old for key in keys) > 1 for keys in containers)
+    }
 
 
 def _is_set(name: str, code: str) -> bool:
@@ -168,32 +163,27 @@ def _is_set(name: str, code: str) -> bool:
     return re.search(rf"\b{name}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
 
 
-def _expects_error(text: str, line: int) -> bool:
-    """Return whether a line of Python is in a `try` that catches TypeError, or in a `with` that expects an error."""
-    tree = _parse(text)
-    return tree is not None and any(
-        node.lineno <= line <= (node.body[-1].end_lineno or line)
-        and (
-            any(_catches_type_error(item.type) for item in node.handlers)
-            if isinstance(node, ast.Try)
-            # pytest.raises, assertRaises
-            else any("aises" in ast.unparse(item.context_expr) for item in node.items)
-        )
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Try, ast.With))
-    )
+def _find_unsafe_lines(text: str) -> set[int]:
+    """Return the lines of Python on which no quotes may be put around a number.
 
-
-def _is_in_f_string(text: str, line: int) -> bool:
-    """Return whether an f-string begins, ends or continues on a line.
-
-    Before Python 3.12 an f-string cannot contain the quotes that it is written in.
+    These are the lines of an f-string, which before Python 3.12 cannot contain the quotes that it is written in, and
+    those on which an error is expected.
     """
     tree = _parse(text)
-    return tree is not None and any(
-        isinstance(node, ast.JoinedStr) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
-    )
+    lines: set[int] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.JoinedStr):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        elif isinstance(node, (ast.Try, ast.With)) and _expects_error(node):
+            lines.update(range(node.lineno, (node.body[-1].end_lineno or node.lineno) + 1))
+    return lines
+
+
+def _expects_error(node: ast.Try | ast.With) -> bool:
+    """Return whether a `try` catches TypeError, or a `with` expects an error (pytest.raises, assertRaises)."""
+    if isinstance(node, ast.With):
+        return any("aises" in ast.unparse(item.context_expr) for item in node.items)
+    return any(_catches_type_error(handler.type) for handler in node.handlers)
 
 
 def _catches_type_error(caught: ast.expr | None) -> bool:
@@ -207,8 +197,8 @@ def list_remaining_names(text: str, kind: str, problems: Sequence[LintProblem]) 
     """Return the misspelt variables that remain in a file after its fixes are applied."""
     try:
         parts = [cell.source for cell in list_code_cells(text)] if kind == "notebook" else [text]
-    except ValueError:
-        return set()
+    except ValueError:  # a notebook that is not valid may use the name all the same
+        parts = [text]
     names = Counter(
         name
         for part in parts

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
-    "list_capital_words",
+    "iter_capital_words",
     "load_source",
     "read_first_line",
     "read_source",
@@ -113,24 +113,19 @@ def load_source(path: Path, *, python: bool) -> Source:
     return _decode(data, codec, b"")
 
 
-def list_capital_words(path: Path) -> set[str] | None:
-    """Return the words of capital letters in a file of any size, encoding or kind, such as names of variables.
+def iter_capital_words(path: Path) -> Iterator[str]:
+    """Yield the words of capital letters in a file of any size, encoding or kind, such as names of variables.
 
-    None means that the file cannot be read.
+    Raise OSError if the file cannot be read.
     """
-    words: set[str] = set()
+    if not stat.S_ISREG(path.stat().st_mode):
+        return
     rest = b""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return words
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                data = rest + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
-                words.update(word.decode("ascii") for word in _CAPITAL_WORD.findall(data))
-                rest = data[-_MAX_WORD_BYTES:]
-    except OSError:
-        return None
-    return words
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            data = rest + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
+            yield from (word.decode("ascii") for word in _CAPITAL_WORD.findall(data))
+            rest = data[-_MAX_WORD_BYTES:]
 
 
 def _decode(data: bytes, codec: str, mark: bytes) -> Source:
