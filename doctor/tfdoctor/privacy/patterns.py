@@ -324,6 +324,8 @@ CUT_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
 )
 """USERINFO in a text that was cut before the @."""
+USERINFO_PATTERNS = (USERINFO, SLASHED_USERINFO, CUT_USERINFO)
+"""Patterns with three groups: the scheme, the user and password, and what ends them."""
 TOKEN_PATTERNS = (
     re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]{0,20}-----"

@@ -91,7 +91,7 @@ class Redactor:
         for pattern in patterns.USER_PATTERNS:
             for match in pattern.finditer(text):
                 self._learn_name("user", match[1])
-        for pattern in (patterns.USERINFO, patterns.SLASHED_USERINFO, patterns.CUT_USERINFO):
+        for pattern in patterns.USERINFO_PATTERNS:
             for match in pattern.finditer(text):
                 for part in match[2].split(":"):
                     self._learn_secret(part)
@@ -280,9 +280,8 @@ class Redactor:
             text = pattern.sub(lambda m: m[0] if m[0] in self._kept else replace("secret", m[0]), text)
         for pattern in patterns.SECRET_ASSIGNMENTS:
             text = pattern.sub(self._replace_assigned, text)
-        text = patterns.USERINFO.sub(self._replace_userinfo, text)
-        text = patterns.SLASHED_USERINFO.sub(self._replace_userinfo, text)
-        text = patterns.CUT_USERINFO.sub(self._replace_userinfo, text)
+        for pattern in patterns.USERINFO_PATTERNS:
+            text = pattern.sub(self._replace_userinfo, text)
         text = patterns.SERIAL.sub(self._replace_serial, text)
         text = patterns.SERIAL_TAG.sub(self._replace_serial, text)
         text = patterns.PROCESS_TAG.sub(self._replace_process, text)

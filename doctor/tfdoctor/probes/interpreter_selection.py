@@ -52,7 +52,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
         return _find_requested(system, requested)
     lost: list[LostEnvironment] = []
     for variable in _sort_by_path(system):
-        prefix = _make_absolute(system, system.env[variable]).rstrip("/") or "/"
+        prefix = system.env[variable].rstrip("/") or "/"
         python = _find_python(system, prefix)
         if python is not None:
             is_base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
@@ -92,11 +92,7 @@ def describe_lost(lost: LostEnvironment) -> str:
 def _sort_by_path(system: System) -> list[str]:
     """Return the variables that name an active environment. That of the Python on PATH comes first."""
     # An activation sets an absolute path. A relative one could run a file in the working folder.
-    variables = [
-        name
-        for name in ACTIVE_VARIABLES
-        if posixpath.isabs(value := system.env.get(name, "")) or ":" in value[:3]
-    ]
+    variables = [name for name in ACTIVE_VARIABLES if _is_absolute(system.env.get(name, ""))]
     if len(variables) > 1:
         python = system.which("python") or system.which("python3") or ""
         variables.sort(key=lambda name: not python.startswith(f"{system.env[name].rstrip('/')}/"))
@@ -493,4 +489,9 @@ def _make_absolute(system: System, path: str) -> str:
     """Return the absolute form of a path, with "~/" expanded. A Windows path is not changed."""
     if path.startswith("~/") and "HOME" in system.env:
         return f"{system.env['HOME']}/{path[2:]}"
-    return path if path.startswith("/") or ":" in path[:3] else f"{system.cwd.rstrip('/')}/{path}"
+    return path if _is_absolute(path) else f"{system.cwd.rstrip('/')}/{path}"
+
+
+def _is_absolute(path: str) -> bool:
+    """Return whether a path is absolute, on Linux or on Windows."""
+    return path.startswith("/") or ":" in path[:3]
