@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "doctor" / "tfdoctor"
@@ -44,12 +41,15 @@ NO_VERB = frozenset(
 """First words of docstrings that are no imperative verb."""
 
 
-def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yield the place and the node of every function of the package that is not a property."""
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_property(node):
-                yield f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node
+@functools.cache
+def list_functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return the place and the node of every function of the package that is not a property."""
+    return [
+        (f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_property(node)
+    ]
 
 
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -80,13 +80,13 @@ def test_breaks_rule(name: str, breaks: bool) -> None:
 
 
 def test_function_names_begin_with_a_verb() -> None:
-    violations = [location for location, node in functions() if breaks_rule(node.name)]
+    violations = [location for location, node in list_functions() if breaks_rule(node.name)]
     assert len(violations) <= MAX_ODD_NAMES, violations
 
 
 def test_docstrings_begin_with_a_verb() -> None:
     violations = []
-    for location, node in functions():
+    for location, node in list_functions():
         first = re.match(r"\W*(\w+)", ast.get_docstring(node) or "")
         if first is not None and first[1].lower() in NO_VERB:
             violations.append(location)
@@ -95,7 +95,7 @@ def test_docstrings_begin_with_a_verb() -> None:
 
 def test_docstrings_describe_existing_parameters() -> None:
     violations = []
-    for location, node in functions():
+    for location, node in list_functions():
         described = re.findall(
             r"(?:^|[.:]\s+)`([a-z_]\w*)` (?:says|is|are|has|have)\b", ast.get_docstring(node) or "", re.M
         )
