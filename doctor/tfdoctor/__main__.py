@@ -1,6 +1,6 @@
-"""Entry point of `python -m tfdoctor` and of the command `tfdoctor`.
+"""The entry point of `python -m tfdoctor` and of the command `tfdoctor`.
 
-The process ends without a traceback if the user interrupts it or memory runs out.
+The process ends without a traceback if the user interrupts it or if memory runs out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # to start quickly, import only modules that Python has loade
     from typing import NoReturn
 
 GC_THRESHOLD_OBJECTS = 100_000
-"""Number of new objects after which garbage is collected. `check` creates fewer, so that it needs no collection."""
+"""The number of new objects after which garbage is collected. `check` creates fewer, so it runs without a collection."""
 
 
 def run() -> NoReturn:
@@ -49,8 +49,7 @@ def run() -> NoReturn:
 def _exit_immediately(status: object) -> None:
     """Exit without CPython's cleanup, which takes a tenth of the time of `check`.
 
-    All child processes have ended. Return if a profiler or tracer is active, because it needs the cleanup, or
-    if flushing fails.
+    Return if a profiler or tracer is active, because it needs the cleanup, or if flushing fails.
     """
     if not isinstance(status, int) or sys.gettrace() is not None or sys.getprofile() is not None:
         return
@@ -64,16 +63,16 @@ def _exit_immediately(status: object) -> None:
 
 
 def _restart_without_pythonpath() -> None:
-    """Restart without PYTHONPATH, because its folders precede tfdoctor's own and are meant for the examined Python.
+    """Restart without PYTHONPATH, whose modules could replace those of tfdoctor.
 
-    Do nothing if tfdoctor itself is found through PYTHONPATH.
+    Do nothing if Python finds tfdoctor itself through PYTHONPATH.
     """
     python_path = os.environ.get("PYTHONPATH", "")
     if not python_path or sys.flags.ignore_environment:
         return
     package_parent = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - pathlib takes long to load
     if package_parent in {os.path.realpath(folder) for folder in python_path.split(os.pathsep) if folder}:
-        return  # tfdoctor itself is found through PYTHONPATH
+        return
     if os.path.basename(sys.argv[0]) != "__main__.py":  # noqa: PTH119
         arguments = [sys.argv[0]]
     elif sys.version_info >= (3, 11):
@@ -81,7 +80,7 @@ def _restart_without_pythonpath() -> None:
     else:
         return
     try:
-        os.execv(sys.executable, [sys.executable, "-E", *arguments, *sys.argv[1:]])  # noqa: S606 - itself, once more
+        os.execv(sys.executable, [sys.executable, "-E", *arguments, *sys.argv[1:]])  # noqa: S606 - runs tfdoctor again
     except OSError:
         return
 
@@ -89,8 +88,8 @@ def _restart_without_pythonpath() -> None:
 def _restart_without_loader_variables() -> None:
     """Restart without LD_LIBRARY_PATH and LD_PRELOAD.
 
-    These variables may make this Python load an incompatible library. Their values are passed on in
-    TFDOCTOR_LOADER, so that `system.live` can examine the machine with them. Do nothing after such a restart.
+    They may make this Python load an incompatible library. TFDOCTOR_LOADER passes their values on, so that `system.live`
+    can examine the machine with them. Do nothing if this process was restarted already.
     """
     loader_variables = {
         name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if name in os.environ
@@ -100,7 +99,7 @@ def _restart_without_loader_variables() -> None:
     env = {name: text for name, text in os.environ.items() if name not in loader_variables}
     env["TFDOCTOR_LOADER"] = "\n".join(f"{name}={text}" for name, text in loader_variables.items())
     try:
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - itself, once more
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - runs tfdoctor again
     except OSError:
         return
 

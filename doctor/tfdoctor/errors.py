@@ -1,7 +1,7 @@
 """Exceptions that users see, and the exit codes of all commands (see CONTRIBUTING.md).
 
-An `Error` has a sentence about the problem, and optionally a hint about the command to run next. Any other
-exception that reaches the user is a bug in tfdoctor.
+An `Error` has a sentence about the problem, and optionally a hint about what to do next. Any other exception that
+reaches the user is a bug in tfdoctor.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 
 
 class ExitCode(enum.IntEnum):
-    """The exit status of a command. The numbers are permanent: scripts rely on them."""
+    """The exit status of a command. The numbers must not change, because scripts rely on them."""
 
     OK = 0
     """Completed; no finding at or above `--fail-on`."""
     FOUND = 1
     """Completed; there is a finding at or above `--fail-on`, or no plan was found."""
     USAGE = 2
-    """The request is wrong: an unknown option, a missing or unreadable file, an invalid version."""
+    """The request is invalid: an unknown option, a missing or unreadable file, an invalid version."""
     IMPOSSIBLE = 3
     """The command could not be completed: no engine, no network, no permission, or a time limit."""
     INTERRUPTED = 130
@@ -39,14 +39,14 @@ class Error(Exception):
 
 
 class UsageError(Error):
-    """An error in the request itself. Nothing was examined."""
+    """The request is invalid. Nothing was examined."""
 
     exit_code = ExitCode.USAGE
     kind = "usage"
 
 
 def make_install_command(package: str) -> str:
-    """Return the command that installs an optional dependency into tfdoctor's own environment."""
+    """Return the command that installs an optional dependency into the environment of tfdoctor."""
     from importlib.util import find_spec
 
     python = shlex.quote(sys.executable)

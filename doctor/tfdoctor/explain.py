@@ -1,6 +1,6 @@
 """Pages about codes and causes, for `tfdoctor explain` and docs/rules.md.
 
-A rule's documentation is the docstring of its module: a first line, then the sections of `HEADINGS`.
+The documentation of a rule is the docstring of its module: a first line, then the sections of `HEADINGS`.
 """
 
 from __future__ import annotations
@@ -78,10 +78,7 @@ class RuleEntry:
 
     @property
     def has_all_causes(self) -> bool:
-        """Whether the rule can report every cause.
-
-        Such a rule says nothing about a particular cause.
-        """
+        """Whether the rule can report every cause, so that it does not explain a particular one."""
         return set(self.causes) == set(Cause)
 
 
@@ -93,7 +90,7 @@ class CauseEntry:
     meaning: str
     codes: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
-    """Remedies for a cause that no rule's page describes."""
+    """The remedies, if no rule's page describes the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +103,15 @@ class Explanation:
     related: tuple[RuleEntry, ...] = ()
     """Other rules that can report one of `causes`."""
     retired: RetiredRule | None = None
-    """The retired rule that the query names, if any. `rules` are then the rules that replace it."""
+    """The retired rule that the query names, else None. `rules` are then the rules that replace it."""
     meaning: str = ""
-    """Meaning of the message in the query, in a sentence or two; "" if the query is not a message."""
+    """The meaning of the log message in the query, in a sentence or two; empty if the query is none."""
 
 
 def choose_next_command(explanation: Explanation) -> str:
-    """Return the command to run after reading a page. Its output names the remedy on this machine.
+    """Return the command to run after reading a page, whose output shows the remedy for this machine.
 
-    "" if the page itself has commands, or if it lists all entries.
+    The result is empty if the page itself has commands, or if it lists all entries.
     """
     codes = {rule.code for rule in explanation.rules}
     if explanation.query is None or any(
@@ -152,7 +149,7 @@ TensorFlow 2, memory as it is needed, or a limit in MiB:
 TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
     options = tf.GPUOptions(allow_growth=True)
     session = tf.Session(config=tf.ConfigProto(gpu_options=options))"""
-"""Code that limits the memory that TensorFlow takes."""
+"""Code that limits the GPU memory of TensorFlow."""
 LOG_NOTES = {
     HARMLESS: RuleEntry(
         HARMLESS,
@@ -372,14 +369,14 @@ LOG_NOTES = {
         for page in (*CLUSTER_FAULTS, *FLEET_PAGES, *KINDS)
     },
 }
-"""Pages, by code, for the findings of `diagnose`, `placement`, `cluster`, `fleet`, `bench` and `lint` without a cause.
+"""The pages by code for the findings of `diagnose`, `placement`, `cluster`, `fleet`, `bench` and `lint` that have no cause.
 
-The page about GPU memory is among them.
+They include the page about GPU memory.
 """
 
 
 def make_rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
-    """Return the entry for a rule, with the documentation from its module's docstring."""
+    """Return the entry for a rule, with the documentation from the docstring of its module."""
     text = sys.modules[rule.check.__module__].__doc__ or ""
     return RuleEntry(
         code=rule.code,
@@ -396,9 +393,9 @@ DOCUMENTED_RULES: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_R
 
 
 def list_entries(rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES) -> Explanation:
-    """List all rules by code, and all causes in the order of the enumeration."""
+    """Return the entries for all rules, sorted by code, and for all causes."""
     entries = tuple(make_rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
-    return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
+    return Explanation(None, entries, tuple(_make_cause_entry(cause, entries) for cause in Cause))
 
 
 def find_entries(
@@ -408,8 +405,8 @@ def find_entries(
 ) -> Explanation:
     """Return the entries for a code ("TFD203", "203"), a rule name, a cause, or the words of a message.
 
-    Case does not matter. If a rule and a cause have the same name, both are returned, with the other rules that
-    can report the cause. A retired code gives the rules that replace it. Raise UsageError with the most similar
+    Case does not matter. If a rule and a cause have the same name, both are returned, with the other rules that can
+    report the cause. For a retired code, the rules that replace it are returned. Raise UsageError with the most similar
     names if nothing matches.
     """
     try:
@@ -425,7 +422,7 @@ def find_entries(
 def _lookup_by_name(
     query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[RetiredRule]
 ) -> Explanation:
-    """Look up a code, a rule name or a cause. Raise UsageError if nothing matches."""
+    """Return the entries for a code, a rule name or a cause. Raise UsageError if nothing matches."""
     all_entries = list_entries(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
@@ -473,14 +470,14 @@ def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
 
 
 def _lookup_message(query: str) -> tuple[str, str]:
-    """Return the code and the meaning of a log line; both are "" if the query is not a known log line."""
+    """Return (code, meaning) of a log line; both are empty if the query is not a known log line."""
     if not any(mark in query for mark in (" ", ".so", "_", "=")):
         return "", ""
     compat = Compat.load()
-    catalogue = load_signatures()
-    case = LogContext(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], catalogue), compat)
-    decision = decide(case)
-    events = decision.events or [event for matches in case.log.events.values() for event in matches]
+    all_signatures = load_signatures()
+    context = LogContext(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], all_signatures), compat)
+    decision = decide(context)
+    events = decision.events or [event for matches in context.log.events.values() for event in matches]
     meaning = events[0].signature.says if events else ""
     names = [name for name in _LIBRARY_PATTERN.findall(query[:MAX_QUERY_CHARS]) if is_gpu_library(name)]
     has_cause = decision.cause is not Cause.INCONCLUSIVE
@@ -491,9 +488,9 @@ def _lookup_message(query: str) -> tuple[str, str]:
         return missing.data.code, ""
     if has_cause:
         return decision.cause.data.code, meaning
-    signatures = [event.signature for matches in case.log.events.values() for event in matches]
+    signatures = [event.signature for matches in context.log.events.values() for event in matches]
     with_cause = next((signature for signature in signatures if signature.causes), None)
-    if with_cause is not None:  # a single line does not decide; use the first cause that it can have
+    if with_cause is not None:  # one line does not prove a cause, so use the first possible one
         return with_cause.causes[0].data.code, with_cause.says
     lint_match = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
     if lint_match is not None:
@@ -502,11 +499,11 @@ def _lookup_message(query: str) -> tuple[str, str]:
 
 
 _LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
-"""Codes of the `lint` findings, by the log signature of the message that the program's mistake causes."""
+"""The codes of `lint` findings, by the signature of the log message that the mistake in the program causes."""
 
 
 MAX_QUERY_CHARS = 4000
-"""Only this many characters of a query are read."""
+"""The number of characters of a query that are read."""
 _LIBRARY_PATTERN = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
 """The file name of a shared library."""
 _COMMON_WORDS = frozenset(
@@ -516,14 +513,13 @@ _COMMON_WORDS = frozenset(
         "use why does what how get see when device devices file files failed",
     )
 )
-"""Words that say nothing about the page that a query is about."""
+"""Words that are so common that they do not identify a page."""
 
 
 def _search_pages(query: str, all_entries: Explanation) -> str:
-    """Return the code of the page that shares the most words with the query; "" if no page shares enough.
+    """Return the code of the page that has the most words of the query; empty if no page has enough.
 
-    A page must have more than half of the words. A word in the title, name or summary counts
-    more than one in the text.
+    A page must have more than half of the words. A word in its title, name or summary counts more than one in its text.
     """
     words = {
         word
@@ -550,8 +546,8 @@ def _search_pages(query: str, all_entries: Explanation) -> str:
     return best[1] if len(words) > 1 and best[0] > len(words) else ""
 
 
-def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
-    """Return a cause with the codes of the rules that can report it."""
+def _make_cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
+    """Return the entry for a cause, with the codes of the rules that can report it."""
     codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.has_all_causes)
     return CauseEntry(cause, cause.data.meaning, codes)
 
@@ -573,14 +569,11 @@ SITUATIONS: dict[str, tuple[str, str]] = {
     "two-frameworks": ("torch pytorch jax", "tfdoctor check"),
     "skipping-registering": ("skipping dlopen", "tfdoctor check"),
 }
-"""The pages of docs/situations, which are not part of the package.
-
-Each page has keywords, and the command to run first.
-"""
+"""(keywords, first command) of the pages of docs/situations, by name. The pages are not part of the package."""
 
 
 def _find_situation(query: str) -> str:
-    """Return a sentence about the page that has a word of the query as a keyword; "" if there is none."""
+    """Return a sentence about the page with a keyword that is in the query; empty if there is none."""
     words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
     for page, (keywords, command) in SITUATIONS.items():
         if words & set(keywords.split()):
@@ -589,7 +582,7 @@ def _find_situation(query: str) -> str:
 
 
 def _make_no_match_error(query: str, word: str, code: str, candidates: Sequence[str]) -> UsageError:
-    """Return the error for a query that matches nothing, with the most similar names as a hint."""
+    """Return the error for a query that matches nothing. Its hint has the most similar names."""
     names = list(dict.fromkeys(candidates))
     with_prefix = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
     similar = with_prefix or difflib.get_close_matches(word, names, n=4, cutoff=0.6)
@@ -607,6 +600,6 @@ def _make_no_match_error(query: str, word: str, code: str, candidates: Sequence[
 
 
 def _join_alternatives(names: Sequence[str]) -> str:
-    """Join names as in "`a`, `b` or `c`"."""
+    """Join names: "`a`, `b` or `c`"."""
     quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

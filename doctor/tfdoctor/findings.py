@@ -1,4 +1,4 @@
-"""The classes for conclusions from the facts: findings, outcomes, predictions, and the report that contains them.
+"""Dataclasses for the conclusions from the facts: findings, outcomes, predictions, and the report.
 
 The JSON schemas in docs/schemas describe their fields and values. The root causes are defined in `causes`.
 """
@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One observation that proves a finding, and its source."""
+    """An observation that proves a finding, and its source."""
 
     source: str
     """A command, a path, an environment variable or a log."""
@@ -65,7 +65,7 @@ class Finding:
 
 
 class Check:
-    """Base class of the rules for machines (`rules`) and of the rules for Dockerfiles."""
+    """The base class of the rules for machines (`rules`) and of those for Dockerfiles."""
 
     __slots__ = ()
     code: str
@@ -83,9 +83,9 @@ class Check:
         evidence: Sequence[Evidence] = (),
         remedies: Sequence[Remedy] = (),
     ) -> Finding:
-        """Return a finding with this check's code.
+        """Return a finding with the code of this rule.
 
-        `title` and `row` replace the title and the short title of the check.
+        `title` and `short_title` replace those of the rule if they are not empty.
         """
         return Finding(
             code=self.code,
@@ -100,7 +100,7 @@ class Check:
 
 
 class OutcomeKind(str, enum.Enum):
-    """The kinds of outcome of a rule. Each run of a rule has exactly one."""
+    """The result of a check, which is one run of a rule."""
 
     FOUND = "found"
     CLEAN = "clean"
@@ -111,35 +111,34 @@ class OutcomeKind(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of running one rule on one set of facts."""
+    """The outcome of a check, which is one run of a rule."""
 
     code: str
     kind: OutcomeKind
     findings: tuple[Finding, ...] = ()
     reason: str = ""
-    """Why the rule has no result, as a sentence, if `kind` is NOT_APPLICABLE, COULD_NOT_CHECK or CRASHED."""
+    """The reason, as a sentence, if `kind` is NOT_APPLICABLE, COULD_NOT_CHECK or CRASHED; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Prediction of what TensorFlow will do in this environment, made without importing TensorFlow.
+    """A prediction of what TensorFlow will do in this environment, made without importing TensorFlow.
 
-    None means that the facts do not allow a prediction.
+    A value is None if the facts do not allow a prediction.
     """
 
     gpu_registered: bool | None
     gpu_count: int | None
     missing_libraries: tuple[str, ...]
-    """Sorted sonames that TensorFlow needs to register GPUs and that the loader cannot resolve.
+    """The sonames that TensorFlow needs to register GPUs and that the loader cannot resolve, sorted.
 
-    If a library that TensorFlow opens exists but one of its own dependencies is missing, the dependency is
-    listed.
+    If a library exists but one of its dependencies is missing, the dependency is listed.
     """
     cause: Cause | None
     """Why TensorFlow will use no GPU; None if it will use one or if the cause is not known."""
     import_ok: bool | None = None
     reasons: tuple[str, ...] = ()
-    """The reasoning, one sentence per stage, in the order in which TensorFlow reaches the stages."""
+    """The reasons, one sentence for each stage of TensorFlow's startup, in that order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +155,17 @@ class Observation:
     """One entry per device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str = ""
     cause: Cause | None = None
-    """Why the import failed or a GPU computed nothing, according to the error or the log.
-
-    None if everything worked, or if the error and the log name no cause.
-    """
+    """Why the import failed or a GPU computed nothing; None if everything worked or the cause is not known."""
     stop_reason: str = ""
-    """Why tfdoctor stopped the process ("did not end in time"); "" if it ended by itself.
+    """Why tfdoctor stopped the process ("did not end in time"); empty if it ended by itself.
 
-    Results that are missing because of this prove nothing.
+    Nothing may be concluded from results that are missing because of that.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The conclusion: whether TensorFlow can use the GPU, and if not, why."""
+    """Whether TensorFlow can use the GPU, and if not, the cause. None means that this is not known."""
 
     gpu_usable: bool | None
     cause: Cause | None
@@ -189,7 +185,7 @@ class Status(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One area of the report's summary, such as the driver or CUDA. It is one line there."""
+    """An area, such as the driver or CUDA, which is one line in the summary of the report."""
 
     name: str
     status: Status
@@ -199,7 +195,7 @@ class Area:
     short_texts: tuple[str, ...] = ()
     """Shorter forms of `text` for narrow terminals, the longest first."""
     explains_status: bool = False
-    """True if `text` says why the area has this status."""
+    """Whether `text` explains the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +207,7 @@ class Report:
     observed: Observation | None
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...] = field(default=())
-    """The root cause first, then the findings that follow from it, then the rest by severity."""
+    """The root cause first, then the findings that follow from it, then the others by severity."""
     verdict: Verdict = field(default=Verdict(None, None, ""))
     root_finding: Finding | None = None
     """The finding about the root cause; None if no finding has that cause."""
@@ -227,7 +223,7 @@ class Report:
         return self.root_finding or next(serious, None)
 
     def count_outcomes(self) -> dict[str, int]:
-        """Return the number of rules by kind of outcome. The keys are those of the JSON schema."""
+        """Return the number of checks by kind of outcome. The keys are those of the JSON schema."""
         result = {kind.value: 0 for kind in OutcomeKind}
         for outcome in self.outcomes:
             result[outcome.kind.value] += 1
@@ -247,14 +243,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Simulated GPUs behind a simulated driver (`--simulate`), and what a run with them proves."""
+    """The GPUs of a stand-in driver (`--simulate`), and what a run with them proves."""
 
     title: str
     """For example "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
     cards: tuple[str, ...]
-    """Names of the GPUs, in the driver's order."""
+    """The names of the GPUs, in the driver's order."""
     capabilities: tuple[str, ...]
-    """Compute capabilities of the GPUs, in the same order."""
+    """The compute capabilities of the GPUs, in the same order."""
     driver: str
     cuda: str
     proves: tuple[str, ...]

@@ -1,10 +1,9 @@
 """Frozen dataclasses that take little time to define.
 
-The standard library's `@dataclass` compiles six methods for each class, which takes half a millisecond, and
-`check` defines a hundred and fifty classes but creates objects of a few dozen. Here nothing is compiled: the
-methods are shared, and `__init__` is prepared when the first object is created. Otherwise the classes are
-ordinary dataclasses: `fields`, `replace`, pattern matching and type checkers work. The only options of `field`
-that are supported are default, default_factory and repr.
+The standard library's `@dataclass` compiles six methods for each class, which takes half a millisecond. `check` defines
+150 classes, but creates objects of only a few dozen. Here nothing is compiled: the methods are shared, and `__init__` is
+built when the first object is created. Otherwise the classes are ordinary dataclasses: `fields`, `replace`, pattern
+matching and type checkers work. `field` supports only default, default_factory, repr and metadata.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dataclass"]
 
-_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
-"""Decorator that defines only the fields and slots of a dataclass."""
-_NAMED_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
+_define_fields = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
+"""A decorator that defines only the fields and slots of a dataclass."""
+_define_keyword_fields = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
 """The same for keyword-only fields."""
 
 
@@ -30,7 +29,7 @@ if not TYPE_CHECKING:
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
         """Return a decorator like the standard library's `dataclass`, for frozen classes with slots only.
 
-        `kw_only` allows fields with and without a default in any order; type checkers then accept only keyword
+        With `kw_only`, fields with and without a default may be in any order, and type checkers accept only keyword
         arguments. Raise TypeError if `frozen` or `slots` is false.
         """
         if not (frozen and slots):
@@ -46,26 +45,22 @@ def _record(cls: type, *, kw_only: bool) -> type:
             setattr(cls, name, method)
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # otherwise dataclasses would compute a signature for it
-    return (_NAMED_FIELDS if kw_only else _FIELDS)(cls)
+    return (_define_keyword_fields if kw_only else _define_fields)(cls)
 
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Build the class's real `__init__` at the first call, and replace this function with it.
-
-    The fields are not known earlier.
-    """
-    owner: Any = next(cls for cls in type(self).__mro__ if "__dataclass_fields__" in cls.__dict__)
-    owner.__init__ = initialise = _build_initializer(owner)
-    initialise(self, *args, **kwargs)
+    """Build the real `__init__` of the class at the first call, and replace this function with it."""
+    cls_with_fields: Any = next(cls for cls in type(self).__mro__ if "__dataclass_fields__" in cls.__dict__)
+    cls_with_fields.__init__ = initialize = _build_initializer(cls_with_fields)
+    initialize(self, *args, **kwargs)
 
 
 def _build_initializer(cls: Any) -> Callable[..., None]:
     """Return the function that sets the fields of a new object of `cls`."""
     fields = dataclasses.fields(cls)
     names = tuple(field.name for field in fields)
-    setters = tuple(
-        getattr(cls, name).__set__ for name in names
-    )  # a slot's descriptor bypasses the class's own __setattr__
+    # The descriptor of a slot bypasses `__setattr__`, which raises an error.
+    setters = tuple(getattr(cls, name).__set__ for name in names)
     defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
     factories = {
         field.name: field.default_factory
@@ -75,7 +70,7 @@ def _build_initializer(cls: Any) -> Callable[..., None]:
     field_count = len(names)
     post_init = getattr(cls, "__post_init__", None)
 
-    def complete(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def list_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Return the values of all fields in order. Raise TypeError if the arguments do not match the fields."""
         values_by_name = dict(zip(names, args, strict=False))
         unexpected = [name for name in kwargs if name not in names or name in values_by_name]
@@ -95,14 +90,14 @@ def _build_initializer(cls: Any) -> Callable[..., None]:
             for name in names
         ]
 
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
-        values = args if len(args) == field_count and not kwargs else complete(args, kwargs)
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        values = args if len(args) == field_count and not kwargs else list_values(args, kwargs)
         for setter, value in zip(setters, values, strict=True):
             setter(self, value)
         if post_init is not None:
             post_init(self)
 
-    return initialise
+    return initialize
 
 
 def _values(self: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
-"""Functions that make untrusted text safe to print, and regular expressions that are compiled on demand.
+"""Make untrusted text safe to print, and compile regular expressions on demand.
 
-Untrusted text comes from logs, file names and the output of other programs. Safe text may still contain
+Untrusted text comes from logs, file names and the output of other programs. Text that is safe to print may still contain
 personal data, which `privacy` removes.
 """
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "upper_first"]
 
+# The patterns limit repetitions, so that long lines take linear time.
 # Terminal escape sequences: CSI (ESC [), OSC (ESC ]) and two-character sequences.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# All characters that a terminal might act on: C0 except tab and newline, DEL, C1, line and paragraph separators,
-# and the bidirectional controls, which can make a path look like another one.
+# All characters that a terminal may interpret: C0 except tab and newline, DEL, C1, line and paragraph separators, and the
+# bidirectional controls, which can make a path look like another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -26,9 +27,9 @@ _TRUNCATION_MARK = " […]"
 
 
 def clean(text: str, *, limit: int = 4000) -> str:
-    """Make text safe to print: no escape sequences or control characters, at most `limit` characters."""
+    """Return the text without escape sequences and control characters, truncated to `limit` characters."""
     if len(text) <= limit and text.isprintable():
-        return text  # the most common case
+        return text  # the usual case
     if len(text) > limit and not (
         text.endswith(_TRUNCATION_MARK) and len(text) <= limit + len(_TRUNCATION_MARK)
     ):
@@ -38,7 +39,7 @@ def clean(text: str, *, limit: int = 4000) -> str:
 
 
 def clean_line(text: str, *, limit: int = 400) -> str:
-    """Make text safe to print on one line. Runs of white space become one space."""
+    """Return the text like `clean`, but on one line: white space becomes single spaces."""
     return " ".join(clean(text, limit=limit).split())
 
 
@@ -58,30 +59,30 @@ _SECRET_PARAMETER = re.compile(
 def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
     """Return the text without the user names, passwords and tokens in its URLs.
 
-    `values` are URLs that the text may quote. Their passwords are removed even if they contain spaces or quotes.
+    `values` are URLs that the text may contain. Their passwords are removed even if they contain spaces or quotes.
     """
     for value in values:
-        before, at, _ = value.rpartition("@")
-        secret = before.rpartition("//")[2]
-        for spelling in (secret, clean_line(secret), repr(secret)[1:-1]) if at and ":" in before else ():
+        credentials, separator, _ = value.rpartition("@")
+        secret = credentials.rpartition("//")[2]
+        for spelling in (secret, clean_line(secret), repr(secret)[1:-1]) if separator and ":" in credentials else ():
             text = text.replace(f"{spelling}@", "")
     text = _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
     return _SECRET_PARAMETER.sub(r"\1…", text)
 
 
 def join_words(parts: Sequence[str]) -> str:
-    """Join the parts as in "a, b and c"."""
+    """Join the parts: "a, b and c"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
 CAPITALIZED_NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
-"""Words that keep their capital in the middle of a sentence."""
+"""Words that are capitalized in the middle of a sentence, too."""
 
 
 def lower_first(text: str) -> str:
-    """Convert the first letter to lower case, for use inside a sentence.
+    """Convert the first letter to lower case, for use within a sentence.
 
-    Names (NAMES) and abbreviations are not changed.
+    Names (`CAPITALIZED_NAMES`) and abbreviations are not changed.
     """
     if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(CAPITALIZED_NAMES):
         return text[0].lower() + text[1:]
@@ -96,8 +97,7 @@ def upper_first(text: str) -> str:
 class _LazyPattern:
     """A regular expression that is compiled when one of its attributes is first used.
 
-    Compiling a pattern takes as long as loading a small module; `check` defines about a hundred and uses a
-    few dozen.
+    Compiling a pattern takes as long as loading a small module. `check` defines about a hundred, and uses a few dozen.
     """
 
     def __init__(self, pattern: str, flags: int) -> None:
@@ -105,9 +105,7 @@ class _LazyPattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(
-            "__"
-        ):  # copy and pickle ask for such names; a pattern need not be compiled for them
+        if name.startswith("__"):  # copy and pickle look these up, which needs no compiled pattern
             raise AttributeError(name)
         attribute = getattr(re.compile(self._pattern, self._flags), name)
         setattr(self, name, attribute)
@@ -115,10 +113,9 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern as re.compile does, but compile it when it is first used.
+    """Return a pattern like re.compile, but compile it at its first use. Errors are raised then.
 
-    Errors in the pattern are also raised then. The functions of `re` do not accept it: call
-    `lazy_pattern(…).sub(…)`, not `re.sub(lazy_pattern(…), …)`.
+    The functions of `re` do not accept it: call `lazy_pattern(…).sub(…)`, not `re.sub(lazy_pattern(…), …)`.
     """
     return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 

@@ -1,4 +1,4 @@
-"""Parsing and comparison of versions. No other module compares versions as text or as floats.
+"""Parse and compare versions. No other module compares versions as text or as floats.
 
 There are four notations, each with its own rules:
 
@@ -57,24 +57,24 @@ __all__ = [
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
 """A dotted version number."""
 _PREFIX = re.compile(r"\d+(?:\.\d+)?")
-"""The first number or numbers of a version: 2, 2.17."""
+"""A major or minor version: 2, 2.17."""
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 """A compute capability: 8.6, 86, sm_86, compute_90a."""
 _CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
-"""A condition that needs no `packaging.specifiers`: operator, version, optional `.*`."""
+"""A condition that can be evaluated without `packaging.specifiers`: operator, version, optional `.*`."""
 _PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 """The project name with which every requirement begins (PEP 508)."""
 _TAG = re.compile(r"cp(\d)(\d+)")
 """The tag of a CPython version: cp310."""
 _MAX_TEXT_CHARS = 400
-"""Maximum length of a version or a specification, in characters.
+"""The maximum length of a version or a specification, in characters.
 
-Python may limit the digits that int() accepts, but not to fewer than 640. With this maximum, int() never fails.
+int() may reject numbers with more than 640 digits (sys.set_int_max_str_digits), so it never does with this maximum.
 """
 
 
 class VersionSyntaxError(ValueError):
-    """Raised for text that is not a version, or not a version specification."""
+    """A text is not a version, or not a version specification."""
 
 
 def _require_short(text: str, kind: str) -> str:
@@ -87,7 +87,7 @@ def _require_short(text: str, kind: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Version:
-    """Parse `text` as a PEP 440 version. A leading `v` and surrounding blanks are accepted.
+    """Parse `text` as a PEP 440 version. A leading `v` and surrounding white space are accepted.
 
     Raise VersionSyntaxError if it is not a version.
     """
@@ -99,7 +99,7 @@ def parse(text: str) -> Version:
 
 
 def is_version(text: str) -> bool:
-    """Return whether `parse(text)` would succeed."""
+    """Return whether a text is a PEP 440 version."""
     try:
         parse(text)
     except VersionSyntaxError:
@@ -111,8 +111,8 @@ def is_version(text: str) -> bool:
 def parse_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of a dotted version without trailing zeros: (535, 104, 5) for `"535.104.05"`.
 
-    Only the leading dotted part counts: (8, 6, 0, 163) for `"8.6.0.163-1+cuda11.8"`. Raise VersionSyntaxError
-    if there is none.
+    Only the beginning is read: (8, 6, 0, 163) for `"8.6.0.163-1+cuda11.8"`. Raise VersionSyntaxError if it is not a
+    dotted number.
     """
     match = _DOTTED.match(text.strip())
     if match is None:
@@ -126,7 +126,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 
 
 def compare(left: str, right: str) -> int:
-    """Return -1, 0 or 1 if dotted version `left` is below, equal to or above `right`.
+    """Return -1, 0 or 1 if the dotted version `left` is older than, equal to or newer than `right`.
 
     `12.5` equals `12.5.0`.
     """
@@ -148,10 +148,10 @@ def is_driver_at_least(version: str, minimum: str) -> bool:
 
 
 def is_minor_in_range(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
-    """Return whether a minor release, such as `(2, 16)`, lies between `since` and `until`.
+    """Return whether a minor release, such as `(2, 16)`, is between `since` and `until`.
 
-    Both limits are minor releases and inclusive; None means no limit. `()` stands for an unknown release,
-    which is below every `since`.
+    Both limits are minor releases and inclusive; None means no limit. `()`, an unknown release, is older than every
+    `since`.
     """
     release = (*minor, 0)[:2] if minor else ()
     low, high = ((*parse_numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
@@ -165,13 +165,13 @@ def major(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def major_minor(text: str) -> str:
-    """Return the first two numbers of a dotted version as text: `"12.5"` for `"12.5.1"`, `"12.0"` for `"12"`."""
+    """Return the first two numbers of a version as text: `"12.5"` for `"12.5.1"`, `"12.0"` for `"12"`."""
     parts = (*parse_numbers(text), 0)
     return f"{parts[0]}.{parts[1]}"
 
 
 def has_prefix(text: str, prefix: str) -> bool:
-    """Return whether dotted version `text` starts with the numbers of `prefix`.
+    """Return whether a dotted version starts with the numbers of `prefix`.
 
     2.4.1 starts with 2.4; 2.40 does not. Raise VersionSyntaxError if `prefix` is not a dotted number.
     """
@@ -185,10 +185,7 @@ def has_prefix(text: str, prefix: str) -> bool:
 
 
 def sort_key(text: str) -> tuple[int, Version]:
-    """Return a key that sorts PEP 440 versions and puts any other text first.
-
-    It never raises an exception.
-    """
+    """Return a key that sorts PEP 440 versions and puts any other text first. It raises no exception."""
     try:
         return (1, parse(text))
     except VersionSyntaxError:
@@ -208,10 +205,9 @@ def cuda_from_int(value: int) -> str:
 
 @lru_cache(maxsize=512)
 def parse_capability(text: str) -> tuple[int, int]:
-    """Parse a compute capability as (major, minor).
+    """Parse a compute capability (`8.6`, `86`, `sm_86`, `compute_90a`) as (major, minor).
 
-    Examples: `8.6`, `86`, `sm_86`, `compute_90a`; `120` gives (12, 0). Raise VersionSyntaxError for anything
-    else.
+    `120` gives (12, 0). Raise VersionSyntaxError for anything else.
     """
     match = _CAPABILITY.fullmatch(_require_short(text, "a compute capability").strip())
     if match is None:
@@ -226,7 +222,7 @@ def parse_capability(text: str) -> tuple[int, int]:
 
 
 def runs_machine_code(gpu: tuple[int, int], code: tuple[int, int]) -> bool:
-    """Return whether a GPU of capability `card` runs machine code built for capability `code`.
+    """Return whether a GPU of compute capability `gpu` can run a cubin for compute capability `code`.
 
     The major numbers must be equal, and the minor number of `code` must not be higher.
     """
@@ -252,13 +248,13 @@ def python_of_tag(tag: str) -> str:
 
 def tag_of_python(version: str) -> str:
     """Return the wheel tag of a Python version: `"cp310"` for `"3.10.13"`."""
-    first, second = major_minor(version).split(".")
-    return f"cp{first}{second}"
+    major_text, minor_text = major_minor(version).split(".")
+    return f"cp{major_text}{minor_text}"
 
 
 @lru_cache(maxsize=512)
 def _parse_specifiers(text: str) -> SpecifierSet:
-    """Parse a specification with `packaging`. Raise VersionSyntaxError if it is invalid."""
+    """Parse a version specification with `packaging`. Raise VersionSyntaxError if it is invalid."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -272,8 +268,8 @@ def _parse_specifiers(text: str) -> SpecifierSet:
 def satisfies(version: str, specification: str) -> bool:
     """Return whether a PEP 440 version satisfies a specification such as `">=2.16,<2.21"` or `"==1.12.*"`.
 
-    Pre-releases count. Simple conditions are evaluated without `packaging.specifiers`, which takes 13 ms to
-    import. Raise VersionSyntaxError if either text is invalid.
+    Pre-releases are allowed. Simple conditions are evaluated without `packaging.specifiers`, which takes 13 ms to import.
+    Raise VersionSyntaxError if either text is invalid.
     """
     candidate = parse(version)
     clauses = _parse_plain_clauses(specification)
@@ -292,14 +288,14 @@ def is_plain(specification: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_prefix(specification: str) -> bool:
-    """Return whether the specification is only the first number or numbers of a version: `"2"`, `"2.17"`."""
+    """Return whether the specification is only a major or minor version: `"2"`, `"2.17"`."""
     return _PREFIX.fullmatch(specification.strip()) is not None
 
 
 def make_marker_environment(python: str) -> dict[str, str]:
     """Return the marker environment of CPython on x86-64 Linux.
 
-    `python` is a version such as `"3.11"` or `"3.11.7"`. A minor version counts as its newest patch release.
+    `python` is a version such as `"3.11"` or `"3.11.7"`. A minor version stands for its newest patch release.
     """
     return {
         "extra": "",
@@ -318,11 +314,9 @@ def make_marker_environment(python: str) -> dict[str, str]:
 
 
 def parse_requirement_or_none(text: str) -> Requirement | None:
-    """Parse a requirement (PEP 508); None if it is not valid, such as the old `"numpy (>=1.8)x"`."""
-    from packaging.requirements import (
-        InvalidRequirement,
-        Requirement,
-    )  # the import takes a tenth of a whole check
+    """Parse a requirement (PEP 508). Return None if it is not valid."""
+    # Not at the top, because this import takes a tenth of the time of `check`.
+    from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         return Requirement(text)
@@ -331,7 +325,7 @@ def parse_requirement_or_none(text: str) -> Requirement | None:
 
 
 def project_of(text: str) -> str:
-    """Return the normalized project name of a requirement; "" if the text does not begin with one.
+    """Return the normalized project name of a requirement; empty if the text does not begin with a name.
 
     For `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` it is `"nvidia-cudnn-cu12"`.
     """
@@ -340,9 +334,9 @@ def project_of(text: str) -> str:
 
 
 def find_upper_limit(text: str) -> str | None:
-    """Return the version that a requirement excludes with `<`: `"2"` for `"numpy>=1.20,<2"`.
+    """Return the lowest version that a requirement excludes with `<`: `"2"` for `"numpy>=1.20,<2"`.
 
-    If there are several, return the lowest. None if there is none, or if the requirement is not valid.
+    Return None if there is none, or if the requirement is not valid.
     """
     requirement = parse_requirement_or_none(text)
     limits = (
@@ -357,9 +351,9 @@ def find_upper_limit(text: str) -> str | None:
 def _parse_plain_clauses(
     specification: str,
 ) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
-    """Parse each condition as (operator, version, prefix).
+    """Parse each condition as (operator, version, prefix); the prefix is None for conditions without `.*`.
 
-    The prefix is that of a condition with `.*`, else None. Return None if a condition needs `packaging.specifiers`.
+    Return None if a condition needs `packaging.specifiers`.
     """
     clauses: list[tuple[str, Version, tuple[int, ...] | None]] = []
     for part in _require_short(specification, "a specification of versions").split(","):
@@ -383,7 +377,7 @@ def _parse_plain_clauses(
 
 
 def _meets_condition(version: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
-    """Return whether a version meets one condition. `prefix` is set for conditions with `.*`."""
+    """Return whether a version meets one condition of `_parse_plain_clauses`."""
     if prefix is not None:
         release = version.release + (0,) * (len(prefix) - len(version.release))
         return (version.epoch == 0 and release[: len(prefix)] == prefix) is (operator == "==")
@@ -401,14 +395,14 @@ def _meets_condition(version: Version, operator: str, limit: Version, prefix: tu
 
 
 class Spec:
-    """The versions that a user requests: a prefix, one exact version, or a set of conditions.
+    """The versions that a user requests: a prefix, an exact version, or conditions.
 
-    * `"2.4"` or `"1"`: the newest version with these first numbers (a pre-release only if there is no other);
+    * `"2.4"` or `"1"`: the newest version with this prefix (a pre-release only if there is no final version);
     * `"2.15.0"`, `"2.22.0rc0"`: exactly this version;
     * `">=2.10,<2.13"`, `"~=2.4.1"`, `"==2.4.*"`: all versions that `packaging` accepts;
     * `"latest"`: the newest final version.
 
-    Raise VersionSyntaxError for anything else.
+    The constructor raises VersionSyntaxError for anything else.
     """
 
     __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
@@ -432,16 +426,16 @@ class Spec:
         return f"Spec({self.text!r})"
 
     def select(self, versions: Iterable[str]) -> list[str]:
-        """Return the versions that match, newest first, without duplicates.
+        """Return the versions that match, newest first, without duplicates; empty if none does.
 
-        The list may be empty. A prefix and `latest` match only the newest version. Conditions exclude
-        pre-releases unless a condition names one or nothing else matches.
+        A prefix and `latest` match only the newest version. Conditions exclude pre-releases unless a condition names one
+        or nothing else matches.
         """
         candidates = sorted({*versions}, key=parse, reverse=True)
         if self._exact is not None:
             return [text for text in candidates if parse(text) == self._exact]
         if self._set is not None:
-            # By default packaging falls back to pre-releases only if no final version matches.
+            # packaging falls back to pre-releases only if no final version matches.
             return list(self._set.filter(candidates))
         if self._prefix is not None:
             candidates = [text for text in candidates if has_prefix(text, self._prefix)]

@@ -1,4 +1,4 @@
-"""Adapt remedies to what this user can do, and combine them so that the first one covers all errors. Pure.
+"""Adapt remedies to what this user can do, and combine them so that the first one covers all errors.
 
 A rule makes a remedy for one finding, as the owner of the environment would apply it. This module adapts it:
 
@@ -86,9 +86,9 @@ def adapt_findings(
     adapted_by_id = {}
     for finding in findings:
         if finding is root:
-            others = [f for f in findings if f is not root and f.code not in excluded]
-            if root.cause is Cause.SHADOWED_MODULE and _is_other_tensorflow(target):
-                others = [f for f in others if f.cause is Cause.SHADOWED_MODULE]
+            others = [other for other in findings if other is not root and other.code not in excluded]
+            if root.cause is Cause.SHADOWED_MODULE and _switches_tensorflow(target):
+                others = [other for other in others if other.cause is Cause.SHADOWED_MODULE]
             adapted = _add_manual_steps(target, root, others, _adapt_root(target, root, others))
         else:
             adapted = [
@@ -103,7 +103,7 @@ def adapt_findings(
 def _deduplicate_remedies(remedies: Sequence[Remedy]) -> list[Remedy]:
     """Return the remedies without duplicates.
 
-    Two remedies are equal if they have the same commands or, without commands, the same text.
+    Two remedies are equal if they have the same commands or, if they have none, the same text.
     """
     unique: dict[object, Remedy] = {}
     for remedy in remedies:
@@ -115,7 +115,7 @@ def _deduplicate_remedies(remedies: Sequence[Remedy]) -> list[Remedy]:
 
 
 def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
-    """Return the adapted remedies of the root finding; the first one also covers the other errors."""
+    """Return the root finding's adapted remedies, the first of which also fixes the other errors."""
     if not root.remedies:
         return []
     first_remedy, other_remedies = (
@@ -133,7 +133,7 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
             if adapted_remedy.steps == combined.steps
             else adapted_remedy,
         )
-        for adapted_remedy in _place_remedy(target, combined)
+        for adapted_remedy in _adapt_to_permissions(target, combined)
     ]
     if first_remedy.steps:
         return [*adapted, *other_remedies]
@@ -157,7 +157,7 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
 def _add_manual_steps(
     target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
 ) -> list[Remedy]:
-    """Return the remedies of the root finding, the first one with the manual commands of other errors before it."""
+    """Return the root finding's remedies, with the manual commands for other errors added to the first."""
     if not remedies or not _can_join(target, root):
         return remedies
     first_remedies = [
@@ -203,9 +203,10 @@ def _can_join(target: Target, root: Finding) -> bool:
 
 
 def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
-    """Return one remedy with the steps of the root finding and the missing steps of the other errors.
+    """Return one remedy with the steps for the root finding and those that the other errors need as well.
 
-    None if the other errors need no further steps, or if their remedies cannot be combined with this one.
+    Return None if the other errors need no further steps, or if their remedies cannot be combined with this
+    one.
     """
     first_remedy = root.remedies[0]
     if not _can_join(target, root):
@@ -239,8 +240,8 @@ def _ends_with_same_check(target: Target, remedy: Remedy) -> bool:
     return is_same_tensorflow and remedy.commands[-1:] == (format_check_command(target),)
 
 
-def _is_other_tensorflow(target: Target) -> bool:
-    """Return whether another TensorFlow will be imported after the fix."""
+def _switches_tensorflow(target: Target) -> bool:
+    """Return whether the fix uncovers another TensorFlow, which the examined one hides."""
     return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
@@ -281,7 +282,7 @@ def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) ->
 def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     """Return the commands that do the same as the steps, for the owner of the environment.
 
-    The commands that keep a variable for later shells come last.
+    The commands that set a variable for later shells come last.
     """
     lines: list[str] = []
     persist_commands: list[str] = []
@@ -314,7 +315,7 @@ def _format_install(target: Target, step: Install) -> str:
 
 
 def list_step_requirements(target: Target, step: Install) -> tuple[str, ...]:
-    """Return the requirements of a step, or TensorFlow with its CUDA extra if that installs the same packages."""
+    """Return a step's requirements, or TensorFlow with its CUDA extra if that installs the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and can_install_extra(target, release):
@@ -342,11 +343,11 @@ def _format_variable_step(target: Target, step: RemoveEntries | Unset | Export |
 
 def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return the remedy adapted to this user's permissions and to a Jupyter kernel."""
-    return [adapt_to_kernel(target, adapted_remedy) for adapted_remedy in _place_remedy(target, remedy)]
+    return [adapt_to_kernel(target, adapted_remedy) for adapted_remedy in _adapt_to_permissions(target, remedy)]
 
 
-def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Return the remedies by which this user can do the same, with the available programs.
+def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
+    """Return equivalent remedies that this user can apply with the programs available.
 
     If the user may not write to the environment, they install into a separate folder or a new environment,
     and the last one asks the owner. A remedy that needs no change is returned alone.
@@ -381,7 +382,7 @@ def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
 def _find_same_release(target: Target) -> Release | None:
     """Return the installed release; if it is not known or has no GPU code, the best release instead.
 
-    None if neither exists.
+    Return None if neither exists.
     """
     build = target.build
     installed = build.release if build is not None and build.exact else None
@@ -393,14 +394,14 @@ REASON_BY_FOLDER = {
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
 }
-"""The reason why the remedy cannot be applied unchanged, by install folder."""
+"""Why the remedy cannot be applied unchanged, by the kind of folder that pip would install into."""
 
 
 OWNER_TEXT_BY_FOLDER = {
     InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
     InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
-"""The text of a remedy that only the owner can apply, or that overrides PEP 668, by install folder."""
+"""The text of a remedy that only the owner can apply, or that overrides PEP 668, by the kind of folder."""
 
 
 def _get_owner(target: Target) -> str:
@@ -447,7 +448,7 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
 def _make_pythonpath_remedy(target: Target) -> Remedy | None:
     """Return the remedy that removes the folder of another TensorFlow from PYTHONPATH.
 
-    None if that folder is not on PYTHONPATH, or if this Python has no TensorFlow of its own.
+    Return None if that folder is not on PYTHONPATH, or if this Python has no TensorFlow of its own.
     """
     python, entries = target.python, split_entries("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
     folder = get_site_packages(target)
@@ -473,7 +474,7 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
 def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     """Return commands that have the same effect as the steps but do not write to TensorFlow's folder.
 
-    Empty if there are none, because a step removes something or installs TensorFlow itself.
+    Return an empty tuple if a step removes something or installs TensorFlow itself.
     """
     wheels: list[str] = []
     other_requirements: list[str] = []
@@ -554,9 +555,9 @@ def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -
 
 
 COMMON_DEPENDENCIES = frozenset({"cublas", "nvjitlink"})
-"""Wheels that are added to an installation if they are missing."""
+"""Wheels of which nearly all others need one; they are installed with the others if they are missing."""
 DEPENDENCY_WHEELS = COMMON_DEPENDENCIES | {"cusparse", "cuda-nvrtc"}
-"""Wheels with libraries that other wheels need."""
+"""All wheels that other wheels need, by short name."""
 
 
 def _get_library_name(project: str) -> str:

@@ -1,4 +1,4 @@
-"""Find the problems that keep this machine's GPUs from its containers, given its `ContainerFacts`. Pure.
+"""Find what keeps containers from using this machine's GPUs, given its `ContainerFacts`.
 
 `check` reports these problems in addition to its verdict, which concerns TensorFlow in a Python on this
 machine. Commands that build or run images use the same functions to explain a failure.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HOOK_PROGRAM = "nvidia-container-runtime-hook"
 """The program of NVIDIA's container toolkit that `docker run --gpus` calls."""
 CDI_KIND = "nvidia.com/gpu"
+"""The kind under which CDI specifications list NVIDIA's GPUs."""
 INSTALL_GUIDE_URL = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 )
@@ -33,7 +34,7 @@ GPUS_OPTION, RUNTIME_OPTIONS, DEVICE_OPTION = (
     "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
     f"--device {CDI_KIND}=all",
 )
-"""The options of `docker run` that give GPUs: through NVIDIA's hook, its runtime, or a CDI specification."""
+"""The options of `docker run` for GPUs: through NVIDIA's hook, its runtime, or a CDI specification."""
 MIN_DOCKER_CDI_VERSION = "29"
 """The first Docker version whose `--gpus` uses CDI if NVIDIA's hook is missing (moby pull request 50228)."""
 MIN_PODMAN_CDI_VERSION = "4.1"
@@ -41,14 +42,14 @@ MIN_PODMAN_CDI_VERSION = "4.1"
 CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 """The variable that selects the parts of the driver for a container, set by the image or at its start."""
 STOCK_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
-"""Default runtimes that engines define themselves."""
+"""Runtimes that engines define themselves, so that no configuration has to."""
 LEGACY_MODES = frozenset({"", "auto", "legacy"})
 """The modes of the toolkit in which its hook supports `--gpus`; in any other mode the hook refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineProblem:
-    """A problem that keeps GPUs from containers, now or later."""
+    """A problem that keeps containers from using GPUs, now or later."""
 
     kind: str
     """A stable identifier such as "no-toolkit" or "daemon-json"."""
@@ -86,7 +87,7 @@ def get_docker_engine(containers: ContainerFacts) -> DockerEngine | None:
 
 
 def get_engine_silence(containers: ContainerFacts) -> UnreachableEngine | None:
-    """Return the reason why Docker's engine did not respond; None if it did, or if there is no Docker."""
+    """Return how Docker's engine failed to respond; None if it responded, or if there is no Docker."""
     docker_facts = value_of(containers.docker)
     return docker_facts if isinstance(docker_facts, UnreachableEngine) else None
 
@@ -98,20 +99,20 @@ def get_toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
 
 
 def list_gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
-    """Return the CDI specifications for NVIDIA's GPUs, and the unreadable ones, because these may be for GPUs too."""
+    """Return the CDI specifications for NVIDIA's GPUs, and the unreadable ones, which may be for GPUs too."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
 
 
 def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
-    """Return the options of `docker run` with which this engine can give GPUs.
+    """Return the options of `docker run` with which this engine gives GPUs to containers.
 
-    Empty if there are none, or if the engine did not respond.
+    Return an empty tuple if there are none, or if the engine did not respond.
     """
     docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
         return ()
     nvidia_runtime = docker.find_runtime("nvidia")
-    if docker.snap:  # the snap contains its own toolkit, and registers the runtime if it could set it up
+    if docker.snap:  # the snap contains its own toolkit, and registers the runtime only if the toolkit works
         return (GPUS_OPTION, RUNTIME_OPTIONS) if nvidia_runtime is not None else ()
     has_cdi = bool(docker.cdi_folders and list_gpu_specs(containers))
     options = []
@@ -140,7 +141,7 @@ def _has_version(docker: DockerEngine, version: str) -> bool:
 def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
     """Return whether Podman can give GPUs to containers.
 
-    None if there is no Podman, or if the result depends on its version and that is not known.
+    Return None if there is no Podman, or if the answer depends on a version that is not known.
     """
     podman, toolkit = containers.tool("podman"), value_of(containers.toolkit)
     if podman is None:
@@ -158,9 +159,9 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
 
 
 def find_unreachable_engine(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
-    """Return the problem that Docker's engine does not respond.
+    """Return at most one problem: that Docker's engine does not respond.
 
-    Empty if it responds, if there is no Docker, or if the engine is remote, because then no request was sent.
+    The list is empty for a remote engine too, because tfdoctor sends it no request.
     """
     silence = get_engine_silence(containers)
     if silence is None or silence.kind == "remote":
@@ -223,9 +224,9 @@ def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -
     problems = []
     engines_without_gpus = []
     if docker is not None and docker.desktop:
-        problems.append(_report_desktop(containers))
+        problems.append(_make_desktop_problem(containers))
     elif docker is not None and docker.snap and not list_docker_gpu_options(containers):
-        problems.append(_report_snap(sudo))
+        problems.append(_make_snap_problem(sudo))
     elif docker is not None and not list_docker_gpu_options(containers):
         engines_without_gpus.append("Docker")
     if can_podman_give_gpus(containers) is False:
@@ -233,11 +234,11 @@ def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -
     if not engines_without_gpus:
         return problems
     if toolkit is None:
-        return [*problems, _report_missing_toolkit(containers, engines_without_gpus, sudo)]
+        return [*problems, _make_missing_toolkit_problem(containers, engines_without_gpus, sudo)]
     if "Docker" in engines_without_gpus and docker is not None:
-        problems.append(_report_unregistered_runtime(containers, docker, toolkit, sudo))
+        problems.append(_make_unregistered_runtime_problem(containers, docker, toolkit, sudo))
     if "Podman" in engines_without_gpus:
-        problems.append(_report_missing_spec(containers, sudo))
+        problems.append(_make_missing_spec_problem(containers, sudo))
     return problems
 
 
@@ -255,8 +256,8 @@ def make_runtime_problem(
     )
 
 
-def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo: str) -> EngineProblem:
-    """Report that NVIDIA's container toolkit is not installed."""
+def _make_missing_toolkit_problem(containers: ContainerFacts, engines: list[str], sudo: str) -> EngineProblem:
+    """Return the problem that NVIDIA's container toolkit is not installed."""
     docker = get_docker_engine(containers)
     evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
@@ -304,10 +305,10 @@ def list_configure_commands(docker: DockerEngine, sudo: str) -> list[str]:
     return [f"{sudo}nvidia-ctk runtime configure --runtime=docker", f"{sudo}systemctl restart docker"]
 
 
-def _report_unregistered_runtime(
+def _make_unregistered_runtime_problem(
     containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
 ) -> EngineProblem:
-    """Report that the toolkit is installed, at least in part, but Docker does not use it."""
+    """Return the problem that the toolkit is installed, at least in part, but Docker does not use it."""
     evidence = [
         Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
         Evidence("PATH", f"not there: {HOOK_PROGRAM}"),
@@ -351,8 +352,8 @@ def make_spec_remedy(sudo: str = "sudo ") -> Remedy:
     )
 
 
-def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineProblem:
-    """Report that there is no CDI specification for Podman."""
+def _make_missing_spec_problem(containers: ContainerFacts, sudo: str) -> EngineProblem:
+    """Return the problem that there is no CDI specification for Podman."""
     podman = containers.tool("podman")
     version = podman.version if podman is not None else None
     return make_runtime_problem(
@@ -368,8 +369,8 @@ def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineProblem
     )
 
 
-def _report_desktop(containers: ContainerFacts) -> EngineProblem:
-    """Report that Docker Desktop for Linux does not support GPUs."""
+def _make_desktop_problem(containers: ContainerFacts) -> EngineProblem:
+    """Return the problem that Docker Desktop for Linux does not support GPUs."""
     return make_runtime_problem(
         "docker-desktop",
         "Docker Desktop for Linux gives no GPU to containers",
@@ -388,8 +389,8 @@ def _report_desktop(containers: ContainerFacts) -> EngineProblem:
     )
 
 
-def _report_snap(sudo: str) -> EngineProblem:
-    """Report that Docker's snap has not registered the runtime of its own NVIDIA toolkit."""
+def _make_snap_problem(sudo: str) -> EngineProblem:
+    """Return the problem that Docker's snap has not registered the runtime of its own NVIDIA toolkit."""
     return make_runtime_problem(
         "snap",
         "Docker's snap has not set up its NVIDIA support",

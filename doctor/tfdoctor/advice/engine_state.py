@@ -1,4 +1,4 @@
-"""Find wrong engine settings, outdated CDI specifications, and conditions that make containers lose GPUs. Pure."""
+"""Find wrong engine settings, outdated CDI specifications, and conditions that make containers lose GPUs."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def list_engine_problems(
 
 
 def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
-    """Return the problems of engine and toolkit configurations that cannot work."""
-    problems = [*_check_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
+    """Return the problems of the engine's and the toolkit's configuration that break containers."""
+    problems = [*_find_daemon_json_problems(containers, sudo), *_find_missing_runtimes(containers, sudo)]
     docker, toolkit, config = (
         get_docker_engine(containers),
         value_of(containers.toolkit),
@@ -132,12 +132,12 @@ def _format_cgroups(config: ToolkitConfig | None) -> str:
     return "not set" if value is None else str(value).lower()
 
 
-def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
-    """Return the problem that daemon.json is invalid or names an undefined default runtime."""
+def _find_daemon_json_problems(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
+    """Return at most one problem: daemon.json is invalid or names an undefined default runtime."""
     config = value_of(containers.daemon_config)
     if config is None:
         return []
-    validate = Remedy(
+    validate_remedy = Remedy(
         "Let the engine itself check it (Docker 23 and newer).",
         (f"{sudo}dockerd --validate --config-file {config.path}",),
     )
@@ -154,7 +154,7 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineProb
                         "Fix the JSON where this command points.",
                         (f"{sudo}python3 -m json.tool {config.path}",),
                     ),
-                    validate,
+                    validate_remedy,
                 ],
                 Severity.WARNING,
             )
@@ -184,7 +184,7 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineProb
                     ),
                     changes_system=True,
                 ),
-                validate,
+                validate_remedy,
             ],
             Severity.WARNING,
         )
@@ -306,7 +306,7 @@ def _get_folder(path: str) -> str:
 
 
 def _describe_spec_fault(spec: CdiSpec, driver: str | None) -> str:
-    """Return a sentence that describes the fault of a specification; empty if there is none."""
+    """Return a sentence about what is wrong with a specification; "" if nothing is."""
     if spec.problem:
         return f"{spec.path}: {spec.problem.rstrip('.')}."
     if spec.missing:
@@ -326,7 +326,7 @@ def _is_same_version(first: str, second: str) -> bool:
 
 
 def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
-    """Return the evidence for the fault of a specification."""
+    """Return the evidence for what is wrong with a specification."""
     evidence = [Evidence(spec.path, f"not there: {path}") for path in spec.missing[:4]]
     if spec.problem:
         evidence.append(Evidence(spec.path, spec.problem))
@@ -341,7 +341,7 @@ def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 
 
 def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
-    """Return the settings that make a running container lose its GPUs, or keep it from opening them."""
+    """Return the settings with which a running container loses its GPUs or cannot open them."""
     docker, toolkit, config = (
         get_docker_engine(containers),
         value_of(containers.toolkit),

@@ -1,6 +1,6 @@
-"""Convert remedies for an image into Dockerfile lines, another base image, or an image that tfdoctor builds.
+"""Convert remedies for use with an image: Dockerfile lines, a base image, or a new image by tfdoctor.
 
-Commands that run in a shell on the host or in a container do not change an image. Pure.
+Commands that run in a shell on the host or in a container do not change an image.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BASE_IMAGE_CAUSES = frozenset(
         Cause.LIBS_WRONG_VERSION,
     }
 )
-"""Causes that another base image can remove."""
+"""Causes that a different base image can remove."""
 HOST_CAUSES = frozenset(
     {
         Cause.COMPAT_NOT_SUPPORTED,
@@ -64,11 +64,11 @@ HOST_CAUSES = frozenset(
         Cause.WSL_LIBCUDA,
     }
 )
-"""Causes outside an image: the driver, and how a container is started."""
+"""Causes that lie outside an image: in the driver, or in how a container is started."""
 RELEASE_CAUSES = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
 """Causes that only an image with another TensorFlow can remove."""
 GENERIC_GPU_OPTIONS = (GPUS_OPTION, DEVICE_OPTION)
-"""The options of `run` that remedies for any engine use."""
+"""The options of `run` in the remedies that are written for every engine."""
 
 
 def adapt_image_findings(
@@ -76,7 +76,7 @@ def adapt_image_findings(
 ) -> dict[int, Finding]:
     """Map the `id` of each finding to the finding adapted for an image.
 
-    The remedy of the root finding also covers the other errors.
+    The first remedy of the root finding also fixes the other errors.
     """
     excluded = frozenset(excluded_codes)
     adapted = {id(finding): adapt_image_finding(target, finding) for finding in findings}
@@ -93,8 +93,7 @@ def adapt_image_findings(
 def adapt_image_finding(target: Target, finding: Finding) -> Finding:
     """Return the finding with remedies for an image (`Target.image`).
 
-    A finding about the host keeps its remedies; only those that change a Python, files or variables are
-    converted.
+    A finding about the host keeps its remedies, except those that change a Python, files or variables.
     """
     if finding.cause in HOST_CAUSES:
         host_remedies = [
@@ -108,7 +107,7 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
     remedies = [
         converted
         for remedy in candidates
-        for converted in _convert_remedy(target, remedy, needs_whole_cuda=needs_base)
+        for converted in _convert_remedy(target, remedy, skip_partial_cuda=needs_base)
     ]
     if needs_base and release is not None:
         remedies += suggest_base_images(target.compat, release, _get_python(target))
@@ -126,13 +125,13 @@ def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     A remedy that changes a Python, files or variables is converted for the image; any other is kept.
     """
     if remedy.replaces:  # it installs another TensorFlow
-        return _convert_remedy(target, remedy, needs_whole_cuda=False)
+        return _convert_remedy(target, remedy, skip_partial_cuda=False)
     image, steps = target.image, remedy.steps or _list_exports(remedy)
     if image is not None and image.name and not remedy.steps and steps and all(map(_format_variable, steps)):
         # These variables select GPUs of this machine, so they are options of `run`, not part of the image.
         return [replace(remedy, commands=(format_start_command(image, *map(_format_variable, steps)),))]
     if steps or _list_file_commands(remedy):
-        return _convert_remedy(target, replace(remedy, steps=steps), needs_whole_cuda=False)
+        return _convert_remedy(target, replace(remedy, steps=steps), skip_partial_cuda=False)
     return [_end_with_check(target, remedy)]
 
 
@@ -143,7 +142,7 @@ _EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000}
 def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
     """Return the steps of a remedy whose commands only set shell variables.
 
-    Empty if a command does anything else, except checking again.
+    Return an empty tuple if a command does anything else, except run `tfdoctor check`.
     """
     steps: list[Step] = []
     for line in remedy.commands:
@@ -163,7 +162,7 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
 
 
 def suggest_base_images(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
-    """Return the remedy that uses the best nvidia/cuda image as the base; empty if no image fits."""
+    """Return the remedy that uses the best nvidia/cuda image as the base; an empty list if no image fits."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
 
@@ -189,16 +188,17 @@ def _get_python(target: Target) -> str | None:
 
 
 def _get_image_name(target: Target) -> str:
-    """Return the name of the examined image; empty if a Dockerfile will build it."""
+    """Return the name of the examined image; "" if a Dockerfile will build it."""
     return target.image.name if target.image is not None else ""
 
 
 def choose_image_name(image: str) -> str:
-    """Return a new name for an image that is built from this one, so that the existing one is not overwritten."""
+    """Return a name for an image that is built from this one, so that it does not replace the original."""
     if "@" in image or not _REFERENCE.fullmatch(image):
         return "fixed:1"
     folder, slash, name_and_tag = image.rpartition("/")
     name, _, tag = name_and_tag.partition(":")
+    # Docker limits a tag to 128 characters
     return f"{folder}{slash}{name}:{(tag or 'latest')[:120]}-fixed"
 
 
@@ -213,7 +213,7 @@ def format_start_command(image: TargetImage, *options: str) -> str:
 
 
 def _end_with_check(target: Target, remedy: Remedy) -> Remedy:
-    """Return the remedy with commands that check this image, and that use its name and its engine."""
+    """Return the remedy with commands that check this image and use its name and its engine."""
     name = _get_image_name(target)
     check_command = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
     lines = [check_command if line.startswith("tfdoctor check") else line for line in remedy.commands]
@@ -230,12 +230,12 @@ def _format_run_command(image: TargetImage, line: str) -> str:
     program, *arguments = line.split(" ")
     if program not in ("docker", "podman") or arguments[:1] != ["run"] or "IMAGE" not in arguments:
         return line
-    command_rest = " ".join(arguments)
+    arguments_text = " ".join(arguments)
     for option in GENERIC_GPU_OPTIONS:
-        command_rest = command_rest.replace(option, image.access)
+        arguments_text = arguments_text.replace(option, image.access)
     quoted = (
         quote(image.name) if argument == "IMAGE" else argument
-        for argument in command_rest.split(" ")
+        for argument in arguments_text.split(" ")
         if argument
     )
     return " ".join((image.program, *quoted))
@@ -255,10 +255,10 @@ def _rename_result(target: Target, remedy: Remedy) -> Remedy:
     )
 
 
-def _convert_remedy(target: Target, remedy: Remedy, *, needs_whole_cuda: bool) -> list[Remedy]:
-    """Return the remedies that do the same in an image; empty if there are none.
+def _convert_remedy(target: Target, remedy: Remedy, *, skip_partial_cuda: bool) -> list[Remedy]:
+    """Return the remedies that do the same in an image; an empty list if there are none.
 
-    `needs_whole_cuda` is explained at `_make_dockerfile_remedies`.
+    `skip_partial_cuda` is explained at `_make_dockerfile_remedies`.
     """
     if remedy.commands and all(
         line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
@@ -268,15 +268,16 @@ def _convert_remedy(target: Target, remedy: Remedy, *, needs_whole_cuda: bool) -
     if not remedy.steps and not (image is not None and image.name and run_lines):
         return [] if remedy.commands else [remedy]
     if image is None or not image.name:
-        return _make_dockerfile_remedies(target, remedy, needs_whole_cuda=needs_whole_cuda)
+        return _make_dockerfile_remedies(target, remedy, skip_partial_cuda=skip_partial_cuda)
     return _make_image_remedies(target, image, remedy, run_lines)
 
 
 _FILE_COMMAND = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
+"""A command that changes files; a Dockerfile can run it as root without sudo."""
 
 
 def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:
-    """Return the RUN lines for a remedy that only changes files; empty if it does anything else."""
+    """Return the RUN lines for a remedy that only changes files; an empty tuple if it does more."""
     changes = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
     if remedy.steps or not all(_FILE_COMMAND.match(line) for line in changes):
         return ()
@@ -289,7 +290,7 @@ def _make_image_remedies(
     """Return the remedies for an existing image.
 
     The first one has lines for the image's Dockerfile, or for a new one that builds on the image. If the
-    remedy only sets variables, another one has options of `run`. Variables to unset have a remedy of their own.
+    remedy only sets variables, another one has options of `run`. Unsetting variables is a separate remedy.
     """
     remedies = []
     text = _SHELL_NOTE.sub("", remedy.text)
@@ -332,18 +333,18 @@ def _make_image_remedies(
 
 
 def _format_variable(step: Step) -> str:
-    """Return the option of `run` that sets a variable; empty for other steps."""
+    """Return the option of `run` that sets a variable; "" for other steps."""
     return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
 
 
 _SHELL_NOTE = re.compile(
     r" ?The last (?:two lines|line) keeps? it for [^.]{1,60}\.|,? ?[Ff]or this shell(?: only)?(?::$)?"
 )
-"""Notes about the commands of a shell, which do not apply to an image."""
+"""Notes in the text of a remedy about shell commands, which do not apply to an image."""
 
 
 def _convert_step(target: Target, step: Step) -> list[str]:
-    """Return the Dockerfile lines for a step; empty if an existing line must be removed instead."""
+    """Return the Dockerfile lines for a step; an empty list if a line must be removed instead."""
     if isinstance(step, Unset):
         return []
     if isinstance(step, Export):
@@ -359,16 +360,16 @@ def _convert_step(target: Target, step: Step) -> list[str]:
     return [f"RUN {line}" for line in format_steps(target, (step,))]
 
 
-def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, needs_whole_cuda: bool) -> list[Remedy]:
-    """Return the remedies for an image that a Dockerfile will build, in which no file paths are known yet.
+def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, skip_partial_cuda: bool) -> list[Remedy]:
+    """Return the remedies for an image that is not built yet, so that its file paths are not known.
 
-    If `needs_whole_cuda`, a remedy that installs only part of CUDA with pip is left out, because NVIDIA's
+    With `skip_partial_cuda`, a remedy that installs only part of CUDA with pip is left out, because NVIDIA's
     wheels do not work with libraries of another CUDA.
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
     uses_search_path = any(isinstance(step, (MakeLink, LinkParts, Prepend)) for step in steps)
-    if (needs_whole_cuda and (uses_search_path or not all(step.lock for step in installs))) or (
+    if (skip_partial_cuda and (uses_search_path or not all(step.lock for step in installs))) or (
         uses_search_path and not installs
     ):
         return []

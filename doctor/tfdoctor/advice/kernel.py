@@ -1,4 +1,4 @@
-"""Adapt remedies to a Python that Jupyter starts: its variables are set in kernel.json, not in a shell. Pure."""
+"""Adapt remedies to a Python that Jupyter starts: its variables are set in kernel.json, not in a shell."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _RENAME = re.compile(r'export (\w+)="\$(\w+)"; unset \2')
 _EXPORT = re.compile(r"export (\w+)=(.*)", re.DOTALL)
 _UNSET = re.compile(r"unset (\w+)")
-_PERSISTENT_LINE = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
-"""Commands that keep a line for later shells; Jupyter does not run activation scripts."""
+_PERSIST_COMMAND = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
+"""Commands that set a variable for later shells, which have no effect: Jupyter runs no activation scripts."""
 
 
 def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
-    """Return the remedy with its variables set in kernel.json, whose `env` overrides the shell's variables.
+    """Return the remedy with its variables set in kernel.json, whose `env` overrides the shell's.
 
-    If one of its steps changes shell variables, the result has no steps, because `fix` does not change
+    If a step changes shell variables, the result has no steps, because `fix` does not change
     kernel.json. A remedy is returned unchanged if it sets no variables or if there is no kernel.json.
     """
     path = target.choice.kernel if target.choice is not None else None
@@ -40,7 +40,7 @@ def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
             other_commands.append(command)
     if not env_changes:
         return remedy
-    other_commands = [command for command in other_commands if not _PERSISTENT_LINE.match(command)]
+    other_commands = [command for command in other_commands if not _PERSIST_COMMAND.match(command)]
     text = f'{remedy.text} In {path}, below "env": {"; ".join(env_changes)}. Then start the kernel again.'
     return replace(
         remedy,
@@ -53,7 +53,7 @@ def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
 def _describe_change(target: Target, command: str) -> str:
     """Return a clause about the kernel.json change that replaces a shell command.
 
-    Empty if the command changes no variable, or removes one that kernel.json does not set.
+    Return "" if the command changes no variable, or removes one that kernel.json does not set.
     """
     kernel_sets = target.choice.kernel_sets if target.choice is not None else ()
     if (match := _RENAME.fullmatch(command)) is not None:

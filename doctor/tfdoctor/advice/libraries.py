@@ -1,4 +1,4 @@
-"""Remedies that install CUDA libraries for an installed TensorFlow so that it can find them. Pure."""
+"""Remedies that install CUDA libraries where an installed TensorFlow finds them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy]:
-    """Return the remedies that install these libraries so that this TensorFlow finds them.
+    """Return the remedies that install these libraries where this TensorFlow finds them.
 
-    Empty if the build is not known. They use conda if conda installed TensorFlow, or if there are no wheels.
+    They use conda if conda installed TensorFlow or if there are no wheels. The list is empty if the build is
+    not known.
     """
     build = target.build
     if build is None:
@@ -95,7 +96,7 @@ def _is_from_conda(target: Target) -> bool:
 def _make_conda_remedies(target: Target) -> list[Remedy]:
     """Return the remedies that install CUDA from conda, into this conda environment or into a new folder.
 
-    Empty if TensorFlow's CUDA version is not known.
+    The list is empty if TensorFlow's CUDA version is not known.
     """
     build, python = target.build, target.python
     if build is None or build.cuda is None:

@@ -1,7 +1,7 @@
-"""Make relative links to NVIDIA's libraries in folders that TensorFlow searches. Pure.
+"""Make relative links to NVIDIA's libraries in folders that TensorFlow searches.
 
 The loader searches the RUNPATH of the object that opens a library (in TensorFlow up to 2.8, its RPATH). From
-2.14 on this contains the folders of most of NVIDIA's wheels. In older releases it contains `$ORIGIN/`, which is
+2.14 on, it contains the folders of most of NVIDIA's wheels. In older releases it contains `$ORIGIN/`, which is
 TensorFlow's own folder, and the loader finds links there: 2.5.3, 2.10.1 and 2.13.1 registered the stand-in
 GPUs this way, without LD_LIBRARY_PATH.
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def list_framework_folders(release: Release | None) -> tuple[str, ...]:
     """Return the folders below nvidia/ on the RUNPATH of libtensorflow_framework.
 
-    Empty for releases before 2.14, and for an unknown release.
+    The result is empty for releases before 2.14, and for an unknown release.
     """
     runpath = release.runpath if release is not None else {}
     return next((folders for name, folders in runpath.items() if "libtensorflow_framework" in name), ())
@@ -69,8 +69,8 @@ def make_link_steps(
 ) -> tuple[Step, ...]:
     """Return the links that a release installed in `site` needs to find these libraries.
 
-    `folder_by_soname` maps each soname to its wheel's folder, relative to `site`. Empty if the release finds
-    the libraries without links.
+    `folder_by_soname` maps each soname to its wheel's folder, relative to `site`. The result is empty if the
+    release finds the libraries without links.
     """
     folders = list_framework_folders(release)
     if folders:
@@ -105,9 +105,9 @@ def _format_path(path: str) -> str:
 
 
 def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
-    """Return the links that a release needs to find the libraries of its wheels in `site`, one for each file.
+    """Return the links, one for each file, with which a release finds its wheels' libraries in `site`.
 
-    Empty for most releases.
+    Most releases need none.
     """
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[MakeLink, None] = {}

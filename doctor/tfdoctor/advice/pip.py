@@ -1,4 +1,4 @@
-"""Commands that install packages into one Python and check it again; all arguments are quoted. Pure."""
+"""Commands that install packages into one Python and check it again; all arguments are quoted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
 
 CHECK_COMMAND = "tfdoctor check"
-
-
 AUTOMATIC_REQUEST_PREFIXES = ("$", "python3 on", "python on")
-"""The beginnings of `PythonFacts.requested` and `Choice.how` that mean that the user named no Python."""
+"""Prefixes of `PythonFacts.requested` and `PythonChoice.how` which mean that the user named no Python."""
 
 
 def quote(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Choose a TensorFlow release, and make the commands that install it with all that it needs for a GPU. Pure."""
+"""Choose a TensorFlow release, and make the commands that install it with GPU support."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def can_install_extra(target: Target, release: Release, python: str | None = None) -> bool:
     """Return whether this release has a CUDA extra that pip can install on this Python.
 
-    If `python` is None, the examined Python is meant.
+    `python` is a version; the default is that of the examined Python.
     """
     if release.pip_extra is None:
         return False
@@ -78,7 +78,7 @@ def list_companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
 def find_best_release(target: Target, *, python: str | None = None) -> Release | None:
     """Return the release that fits this machine best on `python`, which defaults to the examined Python.
 
-    This is the release that `recommend` names. None if no release fits, or if no Python is known.
+    This is the release that `recommend` names. Return None if no release fits, or if no Python is known.
     """
     version = python or (target.python.version if target.python is not None else None)
     best = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
@@ -94,7 +94,7 @@ def make_recommend_remedy() -> Remedy:
 
 
 def make_release_remedy(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
-    """Return the remedy that installs this release with all that it needs for a GPU.
+    """Return the remedy that installs this release with GPU support.
 
     If `python` names a version, a new environment is created with that Python.
     """
@@ -136,8 +136,8 @@ def make_replacement(target: Target, names: tuple[str, ...], release: Release, t
 def make_link_commands(target: Target, release: Release, site: str) -> tuple[str, ...]:
     """Return the commands that let a new installation of this release in `site` find its CUDA libraries.
 
-    They create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. Empty if the
-    release finds its libraries without them. `site` may start with "$PWD".
+    They create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. There are none if
+    the release finds its libraries by itself. `site` may start with "$PWD".
     """
     required_libraries = release.required_libraries
     if not site or release.cuda is None or not required_libraries:
@@ -148,7 +148,7 @@ def make_link_commands(target: Target, release: Release, site: str) -> tuple[str
 
 
 def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step, ...]:
-    """Return the links to NVIDIA's wheels that this release needs; empty if it finds them without links."""
+    """Return the links to NVIDIA's wheels that this release needs; an empty tuple if it needs none."""
     if release.cuda is None:
         return ()
     folder_by_soname = map_wheel_folders(target, release.cuda, release.required_libraries)
@@ -158,8 +158,8 @@ def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step,
 def suggest_release(target: Target, text: str) -> list[Remedy]:
     """Return the remedy that installs the best release for this machine and Python.
 
-    Empty if no release fits, or if the best one is already installed. "{release}" in `text` is replaced with
-    the release.
+    The list is empty if no release fits, or if the best one is already installed. "{release}" in `text` is
+    replaced with the release.
     """
     release, build = find_best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):

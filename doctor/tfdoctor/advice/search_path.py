@@ -1,4 +1,4 @@
-"""Remedies that add folders to the loader's search path, remove them, or link libraries into it. Pure."""
+"""Remedies that add folders to the loader's search path, remove them, or link libraries into it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def format_export(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
     Folders may begin with "$HOME/" or "$PWD/".
     """
     parts, old_value = list(folders), f"${{{name}:+:${name}}}"
-    needs_shell = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
-    if all(needs_shell):
+    has_variables = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
+    if all(has_variables):
         return f'export {name}="{":".join(parts)}{old_value}"'
-    if not any(needs_shell):
+    if not any(has_variables):
         return f'export {name}={quote(":".join(parts))}"{old_value}"'
     quoted = (
-        f'"{part}"' if needs_home else quote(part)
-        for part, needs_home in zip(parts, needs_shell, strict=True)
+        f'"{part}"' if has_variable else quote(part)
+        for part, has_variable in zip(parts, has_variables, strict=True)
     )
     return f'export {name}={":".join(quoted)}"{old_value}"'
 
@@ -57,8 +57,8 @@ def make_path_remedy(
 ) -> Remedy:
     """Return the remedy that adds folders to LD_LIBRARY_PATH, now and for later shells.
 
-    The commands in `first` and the `steps` come before this change. If `steps` is None, the result has no
-    steps, and `fix` cannot apply it.
+    `first_commands` and `steps` come before this change. If `steps` is None, the result has no steps, and `fix`
+    cannot apply it.
     """
     paths = tuple(folders)
     line = format_export(paths)
@@ -97,13 +97,13 @@ def make_file_removal(
 ) -> Remedy | None:
     """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
 
-    None if there are no files, or if one of them is not found through that variable. `libraries_to_link` is explained at
-    `make_folder_removal`.
+    Return None if there are no files, or if one of them is not found through that variable.
+    `libraries_to_link` is explained at `make_folder_removal`.
     """
-    if not files or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in files):
+    if not files or not all(attempt.via.startswith("LD_LIBRARY_PATH") for attempt in files):
         return None
     return make_folder_removal(
-        target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in files)), libraries_to_link
+        target, tuple(dict.fromkeys(posixpath.dirname(attempt.path) for attempt in files)), libraries_to_link
     )
 
 
@@ -112,10 +112,10 @@ def make_folder_removal(
 ) -> Remedy | None:
     """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
 
-    None if none of the folders is on it. `libraries_to_link` are libraries outside the search path; the remedy also links
-    them into a folder that TensorFlow searches, if there is one.
+    Return None if none of the folders is on it. `libraries_to_link` are libraries outside the search path; the
+    remedy also links them into a folder that TensorFlow searches, if there is one.
     """
-    removal = _make_folder_removal(target, folders)
+    removal = _make_removal_remedy(target, folders)
     link = make_runpath_link(target, libraries_to_link)
     if removal is None or link is None:
         return removal
@@ -123,35 +123,35 @@ def make_folder_removal(
     return Remedy(text, (*removal.commands[:-1], *link.commands), steps=(*removal.steps, *link.steps))
 
 
-def _make_folder_removal(target: Target, folders: Sequence[str]) -> Remedy | None:
+def _make_removal_remedy(target: Target, folders: Sequence[str]) -> Remedy | None:
     """Return the remedy that removes these folders from LD_LIBRARY_PATH; None if none is on it."""
     entries = _list_entries(target) or list(target.library_path)
     text = f"Remove {', '.join(folders)} from LD_LIBRARY_PATH where TensorFlow runs."
-    return _make_entry_removal(
+    return _make_entry_removal_remedy(
         target, entries, [entry for entry in entries if (entry.rstrip("/") or "/") in folders], text
     )
 
 
 def make_matching_removal(target: Target, path_part: str, text: str) -> Remedy | None:
-    """Return the remedy that removes folders with `word` in their path from LD_LIBRARY_PATH.
+    """Return the remedy that removes folders with `path_part` in their path from LD_LIBRARY_PATH.
 
-    None if there are no such folders.
+    Return None if no folder on it matches.
     """
     entries = _list_entries(target)
-    return _make_entry_removal(
+    return _make_entry_removal_remedy(
         target, entries, [entry for entry in entries if path_part in f"{entry}/"], text
     )
 
 
 def _list_entries(target: Target) -> list[str]:
-    """Return the entries of LD_LIBRARY_PATH without empty ones."""
+    """Return the entries of LD_LIBRARY_PATH that are not empty."""
     return split_entries("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
-def _make_entry_removal(
+def _make_entry_removal_remedy(
     target: Target, entries: Sequence[str], unwanted: Sequence[str], text: str
 ) -> Remedy | None:
-    """Return the remedy that sets LD_LIBRARY_PATH without the wrong entries; None if there are none."""
+    """Return the remedy that sets LD_LIBRARY_PATH without the unwanted entries; None if there are none."""
     if not unwanted:
         return None
     remaining = [entry for entry in entries if entry not in unwanted]
@@ -177,8 +177,8 @@ def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
 def make_runpath_link(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
     """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's RUNPATH.
 
-    This remedy sets no variable and changes nothing outside the environment. None if there are no libraries,
-    if one of them is not from a wheel, or if the RUNPATH has no folder in the same site-packages.
+    It sets no variable and changes nothing outside the environment. Return None if there are no libraries, if
+    one of them is not from a wheel, or if the RUNPATH has no folder in the same site-packages.
     """
     if not libraries:
         return None
@@ -186,9 +186,9 @@ def make_runpath_link(target: Target, libraries: Sequence[FoundElsewhere]) -> Re
     for library in libraries:
         site, separator, _ = library.path.partition("/nvidia/")
         library_folder = posixpath.dirname(library.path)
-        wheels = [f for f in target.runpath_folders if f.startswith(f"{site}/nvidia/")]
+        wheels = [folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/nvidia/")]
         folder = choose_runpath_folder(
-            wheels or [f for f in target.runpath_folders if f.startswith(f"{site}/")]
+            wheels or [folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/")]
         )
         if not separator or folder is None:
             return None

@@ -1,4 +1,4 @@
-"""Find the package manager of a Linux distribution, and its commands that install NVIDIA's driver. Pure."""
+"""Find the package manager of a Linux distribution, and its commands that install NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def get_package_manager(target: Target) -> str | None:
 def find_package_manager(*names: str | None) -> str | None:
     """Return the package manager of the first known distribution among `names`.
 
-    The names are IDs as in ID and ID_LIKE of /etc/os-release. None if none of them is known.
+    The names are those in ID and ID_LIKE of /etc/os-release. Return None if none of them is known.
     """
     return next((PACKAGE_MANAGER_BY_ID[name] for name in names if name in PACKAGE_MANAGER_BY_ID), None)
 

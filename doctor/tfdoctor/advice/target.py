@@ -1,4 +1,4 @@
-"""The target of remedies: a Python, its TensorFlow, and the user's programs and rights. Pure."""
+"""The target of remedies: a Python, its TensorFlow, and the user's programs and permissions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TargetImage:
 class Target:
     """The machine, the Python and the user for which remedies are made.
 
-    A value that is None or empty is not known; commands that depend on it are then general ones.
+    If a value is None or empty, it is not known, and commands that depend on it are generic.
     """
 
     compat: Compat
@@ -54,10 +54,10 @@ class Target:
     library_path: tuple[str, ...] = ()
     """The entries of LD_LIBRARY_PATH as the loader reads them."""
     runpath_folders: tuple[str, ...] = ()
-    """The folders on the RUNPATH of TensorFlow's own object."""
+    """The folders on the RUNPATH of TensorFlow's own shared object."""
     variables: Mapping[str, str] = field(default_factory=dict)
     programs: frozenset[str] | None = None
-    """The relevant programs on this user's PATH; None if they were not looked for."""
+    """The relevant programs on this user's PATH; None if tfdoctor did not search for them."""
     is_root: bool | None = None
     """Whether the user is root; None if that is not known."""
     distribution: str | None = None
@@ -71,7 +71,7 @@ class Target:
 def build_target(facts: Facts, compat: Compat, image: TargetImage | None = None) -> Target:
     """Return the target for the facts about an examined machine or image.
 
-    In an image every folder is writable, because root builds it.
+    In an image, every folder counts as writable, because root builds it.
     """
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
     python = value_of(facts.python)

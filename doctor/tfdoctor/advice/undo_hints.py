@@ -1,4 +1,4 @@
-"""Hints that say how to undo the commands of a remedy, or that the commands change nothing."""
+"""Hints about how to undo the commands of a remedy, or that the commands change nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UNDO_HINTS: tuple[tuple[str, str], ...] = (
         "A restart changes no setting; save your work first.",
     ),
 )
-"""(pattern, hint) for commands or the parts of a pipeline; the first match is used."""
+"""The hint for each pattern of a command, or of a part of a pipeline. The first match is used."""
 _READ_ONLY = re.compile(
     r"(?:time )?(?:tfdoctor (?:check|explain|recommend|matrix|diagnose|verify)|tail|head|cat|ls|ldd|grep|namei|findmnt|"
     r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
@@ -75,7 +75,7 @@ _COMMAND = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
 def describe_undo(remedy: Remedy) -> str:
     """Return the hint for the first known command that changes something.
 
-    Empty if the remedy has no commands or none of them is known. `READ_ONLY_TEXT` if no command changes anything.
+    Return `READ_ONLY_TEXT` if no command changes anything, and "" if there are no commands or none is known.
     """
     if not remedy.commands:
         return ""
@@ -93,10 +93,7 @@ def needs_root(remedy: Remedy) -> bool:
 
 
 def describe_undo_rights(remedy: Remedy) -> str:
-    """Return the hint of `describe_undo`, with a note before it if the remedy does not need root.
-
-    Empty if there is no hint.
-    """
+    """Return the hint of `describe_undo`, with a note if no root is needed; "" if there is no hint."""
     hint = describe_undo(remedy)
     if not hint or needs_root(remedy):
         return hint

@@ -1,11 +1,7 @@
-"""Installation commands that this user can run on this machine. Pure.
+"""Installation commands that this user can run on this machine.
 
-They depend on four things:
-
-* the available programs (uv, sudo, conda),
-* the user's write permissions,
-* whether the system forbids pip (PEP 668),
-* whether TensorFlow is in the folder that pip installs into.
+They depend on the available programs (uv, sudo, conda), on the user's write permissions, on whether the system
+forbids pip (PEP 668), and on whether TensorFlow is in the folder that pip installs into.
 """
 
 from __future__ import annotations
@@ -22,11 +18,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts
 
 PIP_ENVIRONMENT = "$HOME/pip-for-tensorflow"
-"""A virtual environment that only provides pip, if the examined Python has none and cannot install it."""
+"""A virtual environment that provides pip if the examined Python has none and cannot install it."""
 
 
 class InstallFolder(enum.Enum):
-    """The kind of folder that pip would install into if it were run with the examined Python."""
+    """The kind of folder into which the pip of the examined Python would install."""
 
     OWN = "its own folder"
     USER = "the user's folder, which contains TensorFlow"
@@ -61,14 +57,14 @@ def _get_tensorflow_folder(target: Target) -> str:
 
 
 def get_folder_owner(target: Target) -> str:
-    """Return the owner of the folder that this user cannot write to; empty if that is not known."""
+    """Return the owner of the folder that this user cannot write to; "" if that is not known."""
     return (
         next((name for _, name in target.python.unwritable if name), "") if target.python is not None else ""
     )
 
 
 def has_program(target: Target, program: str) -> bool | None:
-    """Return whether a program is on this user's PATH; None if programs were not looked for."""
+    """Return whether a program is on this user's PATH; None if tfdoctor did not search for programs."""
     programs = target.programs
     return None if programs is None else program in programs
 
@@ -79,7 +75,7 @@ def get_sudo_prefix(target: Target) -> str:
 
 
 def lacks_sudo(target: Target) -> bool:
-    """Return whether this user is known to be neither root nor able to use sudo."""
+    """Return whether this user is known to be not root and to have no sudo."""
     return target.is_root is False and has_program(target, "sudo") is False
 
 
@@ -113,7 +109,7 @@ def quote_home_path(path: str) -> str:
 
 
 def _format_command(target: Target, verb: str, options: str, items: Iterable[str]) -> str:
-    """Return a pip or uv command for the examined Python, with the options that its install folder requires."""
+    """Return a pip or uv command for the examined Python with the options that its folder requires."""
     arguments = " ".join(shlex.quote(item) for item in items)
     python = target.python
     if python is None:
@@ -139,11 +135,11 @@ def _format_command(target: Target, verb: str, options: str, items: Iterable[str
 
 
 def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: bool) -> tuple[str, str]:
-    """Return (setup command, program); the program is "uv pip" or a pip command that works for this Python.
+    """Return (setup command, program); the program is "uv pip" or a pip command for this Python.
 
-    The installer of the existing packages is preferred, because it knows this user's index. If
-    `uses_target_folder`, nothing is installed into the Python itself, so it need not be writable. The setup
-    command is empty if the program can be used at once.
+    The program that installed the existing packages is preferred, because it is configured for this user's
+    index. With `uses_target_folder`, nothing is installed into the Python itself, so it need not be writable.
+    The setup command is empty if the program is available.
     """
     has_uv, own_pip = has_program(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
     installers = {distribution.installer for distribution in python.distributions}
@@ -181,7 +177,7 @@ def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: 
 
 
 def needs_new_environment(target: Target) -> bool:
-    """Return whether TensorFlow needs a new environment, because the system or another user owns this Python."""
+    """Return whether a new environment is needed, because the system or another user owns this Python."""
     return find_install_folder(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
 
 
@@ -219,7 +215,7 @@ def make_environment_commands(target: Target, python: str, folder: str, argument
 def choose_uv_command(target: Target) -> tuple[tuple[str, ...], str]:
     """Return (commands that install uv, command that runs uv).
 
-    There are no installation commands if uv is available or the Python is not known.
+    No commands are needed if uv is available; there are none either if the Python is not known.
     """
     if has_program(target, "uv") is not False or target.python is None:
         return (), "uv"
@@ -234,7 +230,7 @@ def choose_conda(target: Target) -> str:
 
 
 def _needs_pip(target: Target) -> bool:
-    """Return whether pip is required, because the installation needs `--user` and uv does not support that."""
+    """Return whether pip is required, because the command needs `--user`, which uv does not support."""
     python = target.python
     return find_install_folder(target) is InstallFolder.USER or (
         find_install_folder(target) is InstallFolder.MANAGED

@@ -1,4 +1,4 @@
-"""Find the NVIDIA wheels that contain a library, with their version pins and their folders. Pure."""
+"""Find the NVIDIA wheels that contain a library, with their version pins and their folders."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def list_cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
-    """Return requirements for the NVIDIA wheels that contain these libraries, pinned as in TensorFlow's own extra.
+    """Return requirements for the wheels with these libraries, pinned as in TensorFlow's own extra.
 
-    Empty if there are no wheels for its CUDA (11.0 and older), or if one of the libraries is in no wheel.
+    The result is empty if its CUDA has no wheels (11.0 and older), or if one of the libraries is in no wheel.
     """
     build = target.build
     if build is None or build.cuda is None:
@@ -32,7 +32,7 @@ def list_cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str,
 
 
 def list_release_wheels(target: Target, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
-    """Return requirements for the NVIDIA wheels that contain these libraries, for a release that is not installed."""
+    """Return requirements for the wheels with these libraries, for a release that is not installed."""
     if release.cuda is None:
         return ()
     return _list_wheels(
@@ -48,7 +48,7 @@ def list_release_wheels(target: Target, release: Release, sonames: Sequence[str]
 def find_wheel(target: Target, soname: str, cuda: str) -> tuple[str, str] | None:
     """Return (project, folder) of the wheel with exactly this soname for the major version of this CUDA.
 
-    The folder is relative to site-packages. None if no wheel has the library.
+    The folder is relative to site-packages. Return None if no wheel has the library.
     """
     major = versions.major(cuda)
     wheel, parts = target.compat.wheel_for(soname, major), split_soname(soname)
@@ -69,9 +69,9 @@ def _list_wheels(
     cudnn: str | None,
     version: str | None,
 ) -> tuple[str, ...]:
-    """Return requirements for the wheels that contain these libraries; empty if one of them is in no wheel."""
+    """Return requirements for the wheels with these libraries; an empty tuple if no wheel has one of them."""
     wheels = [find_wheel(target, soname, cuda) for soname in sonames]
-    # TensorFlow registers no GPU with an incomplete set of libraries
+    # a part is of no use: TensorFlow registers no GPU with an incomplete set of libraries
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
     if version is not None and not target.compat.has(version, "cuda-in-own-folder"):
@@ -91,10 +91,10 @@ def _list_wheels(
 def choose_cudnn_requirement(
     target: Target, project: str, pinned: str, built_cudnn: str | None = None
 ) -> str:
-    """Return a cuDNN requirement with the major version of the build and with code for the target's GPUs.
+    """Return a requirement for a cuDNN of the build's major version that supports the target's GPUs.
 
-    `pinned` is the release's own requirement, or just the project if it has none. `built_cudnn` is the cuDNN
-    version of the build; if it is None, `pinned` is returned unchanged.
+    `pinned` is the release's own requirement, or just the project if it has none. `built_cudnn` is the version
+    with which the release was built; if it is None, `pinned` is returned unchanged.
     """
     if built_cudnn is None:
         return pinned
@@ -122,10 +122,10 @@ def exclude_installed_versions(target: Target, requirements: Sequence[str]) -> t
 
     Otherwise pip would keep an installed version that satisfies the requirement.
     """
-    return tuple(_strip_installed(target, text) for text in requirements)
+    return tuple(_exclude_installed_version(target, text) for text in requirements)
 
 
-def _strip_installed(target: Target, requirement: str) -> str:
+def _exclude_installed_version(target: Target, requirement: str) -> str:
     """Return the requirement with the installed version excluded, if that version satisfies it."""
     name = versions.project_of(requirement)
     specifier = requirement[len(name) :]
@@ -137,7 +137,7 @@ def _strip_installed(target: Target, requirement: str) -> str:
 
 
 def get_site_packages(target: Target) -> str:
-    """Return the folder of this TensorFlow and its wheels; empty if that is not known."""
+    """Return the site-packages folder of this TensorFlow and its wheels; "" if it is not known."""
     if target.tensorflow is not None:
         return posixpath.dirname(target.tensorflow.package_dir)
     if target.python is not None and target.python.site_packages:
@@ -146,18 +146,15 @@ def get_site_packages(target: Target) -> str:
 
 
 def map_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
-    """Map each soname to the folder of its wheel, relative to site-packages.
-
-    Sonames in no wheel are left out.
-    """
+    """Map the sonames that are in wheels to the folders of these wheels, relative to site-packages."""
     wheels = {name: find_wheel(target, name, cuda) for name in sonames}
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
 
 def find_registered_wheel(target: Target, requirement: str) -> str | None:
-    """Return `"name==version"` of an installed wheel that satisfies a requirement.
+    """Return the pin (`"name==version"`) of the registered wheel that satisfies a requirement.
 
-    None if there is none in TensorFlow's site-packages.
+    Return None if TensorFlow's site-packages has none.
     """
     project = versions.project_of(requirement)
     installed = target.python.find_distribution(project) if target.python is not None else None
@@ -175,7 +172,7 @@ def find_registered_wheel(target: Target, requirement: str) -> str | None:
 def make_install_steps(
     target: Target, requirements: Sequence[str]
 ) -> tuple[tuple[Install, ...], tuple[str, ...]]:
-    """Return (steps, commands) that install wheels whose libraries are missing.
+    """Return the steps and the commands that install wheels whose libraries are missing.
 
     Wheels that are registered although their files are missing are reinstalled, because pip would skip them.
     """

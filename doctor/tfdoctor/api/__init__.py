@@ -1,1 +1,1 @@
-"""The API for Python programs (`calls`) and notebooks (`notebook`). `import tfdoctor` loads it at its first use."""
+"""The API for Python programs (`calls`) and notebooks (`notebook`), imported when it is first used."""

@@ -31,13 +31,13 @@ def check(
     facts: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> Check:
-    """Return why TensorFlow can or cannot use the GPUs, like `tfdoctor check --json`.
+    """Check whether TensorFlow can use the GPUs, and return the document of `tfdoctor check --json`.
 
     * `python` is the interpreter to examine, or the folder of its environment. None means the interpreter of the
       active environment, or else python3 on PATH. Pass `sys.executable` for the current one.
     * `deep` also runs TensorFlow.
     * `facts` is a recording that `capture` made, to examine instead of this machine.
-    * `timeout` is the time in seconds to collect the facts.
+    * `timeout` is the time limit in seconds for collecting the facts.
 
     Raise Error if the machine or the recording cannot be examined, or if `deep` and `facts` are combined.
     """
@@ -68,7 +68,10 @@ def check(
 
 
 def diagnose(text: str | bytes) -> Diagnosis:
-    """Return the diagnosis of a TensorFlow log, like `tfdoctor diagnose --json`. No text raises an error."""
+    """Return the diagnosis of a TensorFlow log, like `tfdoctor diagnose --json`.
+
+    Any text is accepted, even if it is not a log.
+    """
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.render.log import make_log_json
@@ -91,7 +94,7 @@ def recommend(
 
     * `tf` is a TensorFlow version or specifier, such as "2.15" or ">=2.10,<2.13". None means the best one.
     * `gpu` is one or more GPU names or compute capabilities. Empty means the GPUs of this machine.
-    * `driver` is the driver version. None means that of this machine.
+    * `driver` is the driver version. None means the driver of this machine.
     * `python` is the Python version. None means any.
     * `method` is "pip" or "container". None means both.
     * `facts` is a recording that `capture` made, to plan for instead of this machine.
@@ -107,30 +110,30 @@ def recommend(
     from tfdoctor.plan.arguments import add_machine_arguments, check_python, make_plan
     from tfdoctor.render.plan import make_recommendation_json
 
-    methods = {item.value: item for item in Method}
-    if method is not None and method not in methods:
-        msg = f"method: one of {', '.join(methods)} is meant."
+    method_by_name = {choice.value: choice for choice in Method}
+    if method is not None and method not in method_by_name:
+        msg = f"method: one of {', '.join(method_by_name)} is meant."
         raise UsageError(msg)
     compat = Compat.load()
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)
     with handle_signals():
         host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
-    request = Request(tensorflow=tf, python=check_python(python), method=methods[method] if method else None)
+    request = Request(tensorflow=tf, python=check_python(python), method=method_by_name[method] if method else None)
     plan = add_machine_arguments(make_plan(compat, request, host), gpus, driver)
     document: Recommendation = convert_to_json_values(make_recommendation_json(plan))
     return document
 
 
 def convert_to_json_values(document: dict[str, Any]) -> Any:
-    """Return a document as it is read back from its JSON, without tuples and enumerations."""
+    """Return a document as a JSON parser would: with lists instead of tuples, and no enumerations."""
     return json.loads(json.dumps(document))
 
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Stop the child processes if a signal asks this process to end.
+    """Stop the child processes if this process receives a termination signal.
 
-    Then the signal is raised again, for the handler that the calling program installed.
+    The signal is then raised again, so that the handler of the calling program runs.
     """
     from tfdoctor.system import signals
 

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["CheckResult", "tfdoctor_magic"]
 
 DISPLAYABLE_OPTIONS = {"python", "deep", "timeout"}
-"""The options of `check` that do not prevent its result from being shown as HTML."""
+"""The options of `check` whose result can still be shown as HTML."""
 
 PYTHON_COMMANDS = ("fix", "capture", "report")
-"""The other commands that examine a Python interpreter."""
+"""The commands, besides `check`, that examine a Python interpreter."""
 
 
 class CheckResult:
-    """A result of `check`, which is shown as HTML in a notebook and as text elsewhere."""
+    """A result of `check` that IPython displays as HTML in a notebook and as text elsewhere."""
 
     def __init__(self, report: Report, fix: Offer | None, notes: Sequence[str]) -> None:
         self._report = report
@@ -41,7 +41,7 @@ class CheckResult:
 
     @property
     def answer(self) -> Check:
-        """The document that `tfdoctor.check` returns, for programs."""
+        """The result as the document that `tfdoctor.check` returns."""
         from tfdoctor.api.calls import convert_to_json_values
         from tfdoctor.render.report import make_report_json
 
@@ -61,7 +61,7 @@ class CheckResult:
 
 
 def tfdoctor_magic(line: str) -> CheckResult | None:
-    """Report why TensorFlow can or cannot use the GPUs in this kernel's Python.
+    """Run the magic `%tfdoctor`: check this kernel's Python, or run another tfdoctor command.
 
     `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH] [--timeout SECONDS]` return the result for display. All
     other commands, such as `%tfdoctor explain TFD203`, run as on the command line and return None.
@@ -74,13 +74,16 @@ def tfdoctor_magic(line: str) -> CheckResult | None:
     arguments = arguments or ["check"]
     options = parse_check(arguments)
     if options is not None and _is_displayable(options):
-        return _check_kernel(options)
+        return _run_check(options)
     _run_command([*arguments, "--python", sys.executable] if _lacks_python(arguments, options) else arguments)
     return None
 
 
 def _lacks_python(arguments: Sequence[str], options: CheckOptions | None) -> bool:
-    """Return whether the command examines a Python interpreter, but the arguments do not say which one."""
+    """Return whether the command examines a Python interpreter that the arguments do not name.
+
+    `options` are the parsed options of `check`; None means another command.
+    """
     if options is not None:
         return options["python"] is None and options["facts"] is None
     return arguments[0] in PYTHON_COMMANDS and not any(
@@ -89,13 +92,13 @@ def _lacks_python(arguments: Sequence[str], options: CheckOptions | None) -> boo
 
 
 def _is_displayable(options: CheckOptions) -> bool:
-    """Return whether all options of `check` outside DISPLAYABLE_OPTIONS have their default values."""
+    """Return whether only options in DISPLAYABLE_OPTIONS differ from the defaults of `check`."""
     displayable = dict.fromkeys(DISPLAYABLE_OPTIONS)
     return {**options, **displayable} == {**(parse_check(["check"]) or {}), **displayable}
 
 
-def _check_kernel(options: CheckOptions) -> CheckResult | None:
-    """Check a Python interpreter, by default that of this kernel. If that fails, print the error and return None."""
+def _run_check(options: CheckOptions) -> CheckResult | None:
+    """Check the Python in the options, or else this kernel's. Print an Error and return None if it fails."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
     from tfdoctor.environment.fix_availability import find_offer
@@ -107,7 +110,7 @@ def _check_kernel(options: CheckOptions) -> CheckResult | None:
     if python is None:
         python = sys.executable
         env = get_process_variables()
-        notes = _note_late_changes(env)
+        notes = _describe_late_changes(env)
     system = make_live_system(python, env=env or os.environ)
     try:
         with handle_signals():
@@ -120,10 +123,10 @@ def _check_kernel(options: CheckOptions) -> CheckResult | None:
     return CheckResult(report, find_offer(report, system), notes)
 
 
-def _note_late_changes(env: Mapping[str, str]) -> list[str]:
-    """Return notes on the loader's variables that were changed too late.
+def _describe_late_changes(env: Mapping[str, str]) -> list[str]:
+    """Return warnings about variables of the dynamic loader that have changed since this process started.
 
-    `env` has the variables with which this process was started, which is when the loader reads them.
+    The loader reads them only at the start. `env` has the variables that the process started with.
     """
     names = ("LD_LIBRARY_PATH", "LD_PRELOAD")
     return [

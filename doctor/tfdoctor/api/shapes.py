@@ -1,4 +1,7 @@
-"""The types of the documents that `--json` prints. All are plain dictionaries. A test compares them with docs/schemas."""
+"""The types of the documents that `--json` prints, all of them dictionaries.
+
+A test compares them with docs/schemas.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class EvidenceJson(TypedDict):
 
 
 class RemedyJson(TypedDict):
-    """A remedy for a finding, with its commands."""
+    """A remedy for a finding: a sentence and its commands."""
 
     text: str
     commands: list[str]
@@ -111,7 +114,9 @@ class Comparable(_RequiredComparable, total=False):
     """A fact that can be compared with the same fact of another machine."""
 
     unknown: str
+    """The reason why the value could not be read."""
     little: bool
+    """Whether a difference seldom matters."""
 
 
 class Check(TypedDict):
@@ -126,7 +131,7 @@ class Check(TypedDict):
     """The facts about the machine, as docs/schemas/check.schema.json describes them."""
     values: list[Comparable]
     at: float
-    """The time of the check in seconds since 1970, according to this machine's clock."""
+    """The time when the document was made, in seconds since 1970 by this machine's clock."""
     outcomes: Outcomes
     rules: list[RuleOutcome]
     findings: list[FindingJson]
@@ -173,10 +178,12 @@ class Diagnosis(TypedDict):
     file: str
     tensorflow_version: str | None
     era: str | None
+    """The minor releases that can have written the log, such as "2.4-2.11". None if unknown."""
     gpu_registered: bool | None
     devices: list[DeviceJson]
     missing_libraries: list[str]
     benign: list[str]
+    """The codes of the harmless messages in the log."""
     verdict: LogVerdict
     findings: list[FindingJson]
     lines: int
@@ -229,7 +236,7 @@ class ReasonJson(TypedDict):
 
 
 class CaveatJson(TypedDict):
-    """A reservation about an option that works."""
+    """A disadvantage of an option that works."""
 
     cause: str
     text: str
@@ -238,13 +245,13 @@ class CaveatJson(TypedDict):
 
 
 class PartJson(TypedDict):
-    """A part of the size of an option."""
+    """A component of an option, with its size."""
 
     name: str
     bytes: int | None
-    """The size of the part. None if unknown."""
+    """The size; None if unknown."""
     why: str
-    """A comment on the size."""
+    """The purpose of the component."""
 
 
 class OptionJson(TypedDict):
@@ -276,14 +283,14 @@ class RejectedJson(TypedDict):
 
 
 class NearestJson(TypedDict):
-    """An option that would work if one condition changed."""
+    """An option that would work if one condition of the request changed."""
 
     text: str
     option: OptionJson
 
 
 class Elsewhere(TypedDict):
-    """A TensorFlow for such a machine from another source, which tfdoctor does not plan or build."""
+    """A TensorFlow build for 64-bit ARM from another source, which tfdoctor neither plans nor builds."""
 
     text: str
     command: str
@@ -291,7 +298,7 @@ class Elsewhere(TypedDict):
 
 
 class WithoutGpu(TypedDict):
-    """A TensorFlow that uses only the CPU."""
+    """A TensorFlow installation that uses only the CPU."""
 
     text: str
     commands: list[str]

@@ -1,4 +1,4 @@
-"""Evaluation of benchmarks: whether a GPU is worth using, and why several devices are slower than one."""
+"""Evaluate benchmarks: whether a GPU is worth using, and why several devices are slower than one."""
 
 from tfdoctor.bench.analysis import evaluate_bench
 from tfdoctor.bench.compare import compare_runs

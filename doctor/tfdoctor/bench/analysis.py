@@ -1,4 +1,4 @@
-"""Evaluation of a benchmark: from which size a GPU is worth using, scaling over devices, and disturbances."""
+"""Evaluate a benchmark: from which size a GPU is worth using, scaling, and disturbances."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_bench"]
 
 MAX_DISTURBED_SHARE = 0.25
-"""Share of disturbed measurements above which the whole run counts as disturbed."""
+"""The share of disturbed measurements above which the whole run counts as disturbed."""
 MIN_PEAK_SHARE = 0.3
-"""Share of the float32 peak below which a GPU's fastest product is reported. cuBLAS reaches 0.6 and more."""
+"""The share of the float32 peak below which a GPU is reported. Large products of cuBLAS reach 0.6 and more."""
 
 
 def evaluate_bench(
@@ -38,10 +38,10 @@ def evaluate_bench(
     software: bool = False,
     look: str = "tfdoctor check",
 ) -> Bench:
-    """Evaluate what was measured.
+    """Evaluate the measurements of a run.
 
     `peaks` maps each device to the GFLOP/s that it can reach with each data type, if known. `look` is the command that
-    reports what is wrong with this TensorFlow.
+    finds problems of this TensorFlow.
 
     With `software`, the GPUs are tfdoctor's software GPU. Their times are marked, and are neither compared with a peak
     nor used to say whether a GPU is worth using.
@@ -57,11 +57,11 @@ def evaluate_bench(
     scaling = compute_scalings(runs, measured.watched, links)
     disturbed, disturbance = _assess_disturbance(runs, measured.watched)
     findings = [
-        *_report_untimed(measured, look),
-        *_report_disturbed(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
-        *_report_slower(scaling),
+        *_find_missing_times(measured, look),
+        *_find_disturbance(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
+        *_find_slow_scaling(scaling),
         *([] if software else report_narrow_links(measured.watched, links)),
-        *_report_below_peak(runs, devices, measured.watched),
+        *_find_gpus_below_peak(runs, devices, measured.watched),
     ]
     return Bench(
         target=target,
@@ -97,7 +97,7 @@ def _add_peaks(
 
 
 def _find_crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> tuple[Crossover, ...]:
-    """Return the crossover for each GPU workload of which the CPU was timed at some of the same sizes."""
+    """Return the crossover of each GPU workload that was also timed on the CPU at some of its sizes."""
     curves: dict[tuple[str, str | None, str, str], dict[int, Timed]] = {}
     for timed in runs:
         is_single = (
@@ -125,7 +125,7 @@ def _make_crossover(
     gpu_times: Mapping[int, Timed],
     cpu_times: Mapping[int, Timed],
 ) -> Crossover:
-    """Return the smallest size from which the GPU is faster at all larger sizes, and its speedup at the largest."""
+    """Find the smallest size from which the GPU is faster, and its speedup at the largest size."""
     first, below = None, None
     for size in reversed(sizes):
         gpu_seconds, cpu_seconds = gpu_times[size].seconds, cpu_times[size].seconds
@@ -134,20 +134,20 @@ def _make_crossover(
             break
         first = size
     largest_gpu, largest_cpu = gpu_times[sizes[-1]].seconds, cpu_times[sizes[-1]].seconds
-    fold = (
+    speedup = (
         largest_cpu.median / largest_gpu.median
         if largest_gpu is not None and largest_cpu is not None
         else 1.0
     )
     workload, model, dtype, device = key
-    return Crossover(workload, model, dtype, "CPU:0", device, first, below, fold)
+    return Crossover(workload, model, dtype, "CPU:0", device, first, below, speedup)
 
 
 # ---------------------------------------------------------------- several devices
 
 
-def _report_slower(scaling: Sequence[Scaling]) -> list[Finding]:
-    """Report the worst training on several devices that is slower than on one."""
+def _find_slow_scaling(scaling: Sequence[Scaling]) -> list[Finding]:
+    """Return a finding on the slowest training on several devices, if it is slower than on one."""
     slower = [s for s in scaling if s.high < 1 and not s.software]
     fed = [s for s in scaling if s.fed is not None and s.fed[2] < 1 and not s.software]
     if not slower and not fed:
@@ -187,7 +187,7 @@ def _get_fed_speedup(scaling: Scaling) -> float:
 def _assess_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
     """Return a description of what disturbed the run, and its extent.
 
-    Each measurement is assessed separately. The description is "" if nothing was noticed.
+    Each measurement is assessed separately. The description is "" if no disturbance was found.
     """
     reasons = []
     assessed = [t for t in runs if t.others is not None and t.seconds]
@@ -209,8 +209,8 @@ def _assess_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tu
     return "; ".join(reasons + gpu_reasons), Disturbance(len(disturbed), len(assessed), is_much, worst >= 1)
 
 
-def _report_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
-    """Report what disturbed the run, if a large part of it was disturbed."""
+def _find_disturbance(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
+    """Return a finding on what disturbed the run, if a large part of it was disturbed."""
     if not disturbed or not disturbance.much:
         return []
     if disturbance.quota:
@@ -230,8 +230,8 @@ def _report_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -
     ]
 
 
-def _report_untimed(measured: Measured, look: str) -> list[Finding]:
-    """Report that nothing was timed, with the most likely reason."""
+def _find_missing_times(measured: Measured, look: str) -> list[Finding]:
+    """Return a finding if nothing was timed, with the most likely reason."""
     if measured.any_timed:
         return []
     out_of_memory = [t for t in measured.runs if classify_text(t.left_out) is Cause.OOM]
@@ -255,10 +255,13 @@ def _report_untimed(measured: Measured, look: str) -> list[Finding]:
     ]
 
 
-def _report_below_peak(
+def _find_gpus_below_peak(
     runs: Sequence[Timed], devices: Sequence[TimedDevice], watched: Sequence[Watched]
 ) -> list[Finding]:
-    """Report GPUs far below their float32 peak. Small products never reach it, so a large one must have been timed."""
+    """Return findings on GPUs far below their float32 peak, as measured with a large product.
+
+    Small products never reach the peak.
+    """
     findings = []
     for device in devices:
         products = [
@@ -330,27 +333,27 @@ def _summarize(
     if not any(item.seconds for item in runs):
         return "Nothing could be timed."
     sentences = []
-    soft = [item.device for item in devices if item.software]
-    if soft:
+    emulated = [item.device for item in devices if item.software]
+    if emulated:
         sentences.append(
-            f"{join_words(soft)} {'are' if len(soft) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
+            f"{join_words(emulated)} {'are' if len(emulated) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
             "machine's processor. What it takes says nothing of any card."
         )
     elif not any(is_gpu(item.device) for item in devices):
         sentences.append(f"Only the CPU was timed{'' if asked else ': TensorFlow lists no GPU here'}.")
     elif crossover:
         training = [item for item in crossover if item.workload == "train"] or list(crossover)
-        worth = [item for item in training if item.size is not None]
-        if not worth:
+        worthwhile = [item for item in training if item.size is not None]
+        if not worthwhile:
             sentences.append(f"At no size that was timed is {training[0].device} faster than the CPU.")
         else:
-            first = max(worth, key=lambda item: item.fold)
+            first = max(worthwhile, key=lambda item: item.fold)
             sentences.append(
                 f"{first.device} is {first.fold:.1f} times as fast as the CPU at the largest {_describe_work(first)}, "
                 f"and faster from {first.size} on."
             )
     worst = min(scaling, key=lambda item: item.high, default=None)
-    if worst is not None and not soft:
+    if worst is not None and not emulated:
         speedup = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
         interval = f"{worst.low:.2f} to {worst.high:.2f}"
         sentences.append(f"{speedup} ({interval}; {worst.model}, {worst.strategy}).")
@@ -360,22 +363,22 @@ def _summarize(
 
 
 def _describe_xla(runs: Sequence[Timed]) -> list[str]:
-    """Return a sentence on XLA's effect at the largest sizes, the greatest first; [] if XLA was not timed."""
+    """Return a sentence on XLA's effect at the largest sizes, or [] if XLA was not timed."""
     by_key = {timed.key: timed for timed in runs}
     largest: dict[tuple[object, ...], tuple[float, Timed]] = {}
     for timed in sorted((timed for timed in runs if timed.xla), key=lambda timed: timed.size):
-        plain = by_key.get(dataclasses.replace(timed, xla=False).key)
-        if timed.seconds is not None and plain is not None and plain.seconds is not None:
+        without_xla = by_key.get(dataclasses.replace(timed, xla=False).key)
+        if timed.seconds is not None and without_xla is not None and without_xla.seconds is not None:
             largest[timed.family, timed.strategy, timed.devices] = (
-                timed.seconds.median / plain.seconds.median,
+                timed.seconds.median / without_xla.seconds.median,
                 timed,
             )
     if not largest:
         return []
     ordered = sorted(largest.values(), key=lambda pair: -abs(math.log(pair[0])))
     names = [f"{timed.model or timed.workload} ({timed.size}) on {timed.devices[0]}" for _, timed in ordered]
-    first, *others = (ratio for ratio, _ in ordered[:3])
-    further = "".join(f", {name} {ratio:.2f}" for name, ratio in zip(names[1:], others, strict=False))
+    first, *other_ratios = (ratio for ratio, _ in ordered[:3])
+    further = "".join(f", {name} {ratio:.2f}" for name, ratio in zip(names[1:], other_ratios, strict=False))
     return [f"Compiled by XLA, {names[0]} takes {first:.2f} times the time{further}."]
 
 

@@ -1,4 +1,4 @@
-"""Comparison of a run with an earlier one: which times changed by more than noise."""
+"""Compare a run with an earlier one, and find the times that changed by more than noise."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 __all__ = ["compare_runs"]
 
 MIN_NOISE = 0.07
-"""Least noise between two runs of one program on one machine, caused by addresses, clocks and order.
+"""The minimum noise between two runs of a program on one machine, caused by addresses, clocks and order.
 
 Of 486 pairs of measurements of `SHORT_PIECE_S` or more, 95 % differed by less, and 99 % of whole runs
 (docs/verified.md).
 """
 SHORT_PIECE_NOISE = 0.3
-"""Least noise for shorter measurements, from 1,074 pairs."""
+"""The minimum noise for shorter measurements, from 1,074 pairs."""
 DRIFT_FACTOR = 2.98
-"""Factor by which the variation between rounds is multiplied to get the chance difference between two runs.
+"""The factor from the variation between rounds to the difference that chance can cause between two runs.
 
-A machine whose speed changes from round to round changes as much from run to run. The causes, such as heat or other
-virtual machines on its processor, last for seconds as well as moments. The factor is Student's t of 99 % with 14
+A machine whose speed changes from round to round changes as much from run to run, because heat or other virtual
+machines on its processor act for moments or for longer. The factor is Student's t of 99 % with 14
 degrees of freedom, for two runs of eight rounds each.
 """
 MAX_PROCESSOR_RATIO = 1.5
-"""Ratio above which the processor counts as another or a throttled one, so that times on it are not compared.
+"""The ratio above which the processor counts as another or a throttled one, so that its times are not compared.
 
 The effect of another virtual machine on the same core was smaller (docs/verified.md).
 """
 MIN_PROCESSOR_CHANGE = 0.05
-"""Change of the processor's speed (logarithm of the ratio) below which it is not mentioned."""
+"""The change of the processor's speed (logarithm of the ratio) from which it is mentioned."""
 
 
 def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
-    """Compare each measurement with the earlier one, and the whole run by the median ratio of the longer measurements.
+    """Compare each measurement with the earlier one, and the runs by the median ratio of the longer ones.
 
     One changed measurement alone does not make a run slower. A run is slower or faster only if the change exceeds the
     noise both as measured and after correction for the processor's own speed.
 
-    If one of the runs was much disturbed, the verdict is "disturbed". Otherwise, measurements that were disturbed in
-    either run are left out.
+    If a large part of either run was disturbed, the verdict is "disturbed". Otherwise, measurements that were disturbed
+    in either run are left out.
     """
     disturbed = now.much_disturbed
     changes, excluded = _compare_pieces(now.runs, then, include_disturbed=bool(disturbed or then.disturbed))
@@ -79,8 +79,8 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
         max(change_by_clock, corrected_change) < -math.log1p(noise),
     )
     verdict = "slower" if slower else "faster" if faster else "same"
-    which = "longer " if len(longer) < len(changes) else ""
-    reason = f"by the median of {len(longer)} {which}pieces of work; up to {100 * noise:.0f} % is noise"
+    qualifier = "longer " if len(longer) < len(changes) else ""
+    reason = f"by the median of {len(longer)} {qualifier}pieces of work; up to {100 * noise:.0f} % is noise"
     if noise == drift:
         reason += (
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
@@ -90,8 +90,8 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
     if excluded:
         reason += f"; {excluded} that were disturbed {'are' if excluded > 1 else 'is'} left out"
     if disturbed or then.disturbed:
-        which = "this run" if disturbed else "the earlier run"
-        verdict, reason = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
+        qualifier = "this run" if disturbed else "the earlier run"
+        verdict, reason = "disturbed", f"{qualifier} was disturbed: {disturbed or then.disturbed}"
     elif abs(math.log(processor_ratio)) > math.log(MAX_PROCESSOR_RATIO) and not all(
         change.now.on_gpu for change in longer
     ):
@@ -104,9 +104,9 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
 def _compare_pieces(
     now: Sequence[Timed], then: Measured, *, include_disturbed: bool
 ) -> tuple[list[PieceChange], int]:
-    """Return the changes of the measurements in both runs, and the number of disturbed ones that were left out.
+    """Return the changes of the measurements in both runs, and the number of excluded disturbed ones.
 
-    With `include_disturbed`, none is left out.
+    With `include_disturbed`, none is excluded.
     """
     earlier_pieces = {piece.key: piece for piece in then.runs if piece.seconds is not None}
     changes, excluded = [], 0
@@ -136,12 +136,12 @@ def _describe_machine(ratio: float) -> str:
 
 
 def _estimate_drift(now: float | None, then: float | None) -> float:
-    """Return the relative difference that chance can cause, from the variation between the rounds of both runs."""
+    """Return the relative difference that chance can cause, given the variation in both runs."""
     return math.expm1(DRIFT_FACTOR * math.hypot(now or 0.0, then or 0.0))
 
 
 def _compare_processors(then: ProcessorTimes | None, now: ProcessorTimes | None) -> float:
-    """Return how many times as long the processor takes now for the same work; 1 if that was not measured."""
+    """Return how many times as long the same work takes on the processor now, or 1 if not measured."""
     if then is None or now is None or then.what != now.what:
         return 1.0
     return now.seconds / then.seconds

@@ -1,4 +1,4 @@
-"""Data transfer between devices: the capacity of each link, and the measured speed."""
+"""Assess the transfer of data between devices: the capacity of each link, and the measured speed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "report_narrow_links"]
 
 MIN_SAMPLES = 3
-"""Samples of a busy GPU that are required to assess its PCI Express generation, because an idle GPU lowers it."""
+"""The number of samples of a busy GPU that its PCI Express generation requires, because an idle GPU lowers it."""
 SLOW_PATHS = {
     "bridges": "through two host bridges of one processor",
     "processors": "through the link between two processors (NUMA)",
 }
 """Kinds of links that slow transfers down, with their descriptions in sentences."""
 _MATRIX_ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
-"""Row of TensorFlow's peer access matrix, such as "] 0:   N Y"."""
+"""A row of TensorFlow's peer access matrix, such as "] 0:   N Y"."""
 
 
 def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
     """Return the pairs of GPUs that cannot access each other's memory, according to TensorFlow's log.
 
-    None means that the log has no such matrix.
+    Return None if the log has no matrix of peer access.
     """
     if "edge matrix" not in log:
         return None
@@ -47,7 +47,7 @@ def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
 def evaluate_links(
     links: Sequence[Interconnect], runs: Sequence[Timed], log: str
 ) -> tuple[Interconnect, ...]:
-    """Return the links with the highest measured speed, and with peer access according to the log."""
+    """Add to each link its highest measured speed, and its peer access according to the log."""
     pairs_lacking_peer = find_pairs_lacking_peer(log)
     evaluated = []
     for link in links:
@@ -68,7 +68,7 @@ def evaluate_links(
 
 
 def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Interconnect]) -> str:
-    """Return how data moves between these devices, as the end of a sentence; "" if nothing is known."""
+    """Describe how data moves between these devices, for the end of a sentence, or return ""."""
     description = ""
     speeds = [
         timed.gbps
@@ -90,7 +90,7 @@ def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequ
 
 
 def report_narrow_links(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Finding]:
-    """Report GPUs whose link to the host has fewer lanes or a lower generation than GPU and slot support."""
+    """Return findings on GPUs whose link to the host uses fewer lanes or a lower generation than possible."""
     findings = []
     for card in watched:
         limits = []
@@ -106,7 +106,7 @@ def report_narrow_links(watched: Sequence[Watched], links: Sequence[Interconnect
 
 
 def _make_link_finding(device: str, limits: str, link: Interconnect | None) -> Finding:
-    """Build the finding for a link; `limits` says which lanes and generation are in use."""
+    """Build the finding for a link. `limits` states the lanes and the generation that it uses."""
     max_speed = (
         f" At most {link.gbps:.1f} GB/s come to it." if link is not None and link.gbps is not None else ""
     )

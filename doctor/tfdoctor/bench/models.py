@@ -1,4 +1,4 @@
-"""Measurements and results of a benchmark. All times are wall-clock seconds."""
+"""The measurements and results of a benchmark. All times are wall-clock seconds."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 MIN_UNSTEADINESS = 0.05
-"""Variation from round to round above which a machine's speed is called unsteady (see `noise.compute_unsteadiness`)."""
+"""The variation from round to round from which a machine counts as unsteady (see `noise.compute_unsteadiness`)."""
 
 MAX_OTHER_SHARE = 0.15
-"""Share of all processors that, if used by other programs, makes a measurement count as disturbed."""
+"""The share of all processors from which use by other programs makes a measurement count as disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Median of the times, with its 95 % confidence interval."""
+    """The median of several times, with its 95 % confidence interval."""
 
     median: float
     low: float
@@ -67,13 +67,13 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimedDevice:
-    """Device that was timed."""
+    """A device that was timed."""
 
     device: str
     """Name in TensorFlow, such as "GPU:0"."""
     name: str | None = None
     peak_gflops: float | None = None
-    """GFLOP/s that its multiprocessors can reach in float32 at their highest clock; None if not known."""
+    """GFLOP/s that its multiprocessors can reach in float32 at their highest clock, or None if not known."""
     peaks: Mapping[str, float] = field(default_factory=dict)
     """GFLOP/s that it can reach with each data type, on tensor cores if it has them for that type."""
     capability: str | None = None
@@ -84,17 +84,17 @@ class TimedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """Measurement of one workload of one size on some devices."""
+    """The measurement of one workload of one size on some devices."""
 
     workload: str
     """matmul, conv, train, copy or allreduce."""
     model: str | None
-    """Model of `train`: cnn or transformer. None for other workloads."""
+    """Model of `train` (cnn or transformer), or None for other workloads."""
     part: str | None
-    """Part of a training step that was timed; None for all of it.
+    """Part of a training step that was timed, or None for all of it.
 
-    "compute": computing the gradients, without averaging them. "allreduce": averaging them and changing the weights.
-    "fed": the whole step, with its batch from the host's memory.
+    "compute" is computing the gradients without averaging them, "allreduce" is averaging them and updating the weights,
+    and "fed" is the whole step with its batch from the host's memory.
     """
     dtype: str
     size: int
@@ -103,35 +103,35 @@ class Timed:
     strategy: str
     """one, towers or mirrored."""
     seconds: Seconds | None
-    """Time of a call; None if it was not timed, for the reason in `left_out`."""
+    """Time of a call, or None if it was not timed, for the reason in `left_out`."""
     repeats: int
     """Number of times in the median."""
     first: float | None
     """Seconds of the very first call, which also optimizes the graph, compiles, and chooses kernels."""
     flop: float | None
-    """Floating-point operations of one call; None if they are not counted."""
+    """Floating-point operations of one call, or None if they are not counted."""
     bytes: int | None
-    """Bytes that one call transfers; None if they are not counted."""
+    """Bytes that one call transfers, or None if they are not counted."""
     others: float | None
-    """Share of all processors that other programs used; 1 if a quota stopped this one. None if not known."""
+    """Share of all processors that other programs used, 1 if a quota stopped this one, or None if unknown."""
     left_out: str = ""
-    """Reason why it was not timed; "" if it was."""
+    """The reason why it was not timed, or "" if it was."""
     software: bool = False
     """Whether a software GPU was timed."""
     xla: bool = False
     """Whether XLA compiled it."""
     way: str | None = None
-    """How the strategy averages, such as "CollectiveAllReduce, NCCL"; None if not known."""
+    """How the strategy averages, such as "CollectiveAllReduce, NCCL", or None if not known."""
     heard: str = ""
-    """Lines about compilation from TensorFlow's log during the first call."""
+    """The lines about compilation that TensorFlow logged during the first call."""
     rounds: tuple[float | None, ...] = ()
-    """Median of each round. In a round all workloads take turns; None means that this one was not timed in it."""
+    """Median of each round, in which all workloads take turns. None means that this one was not timed in it."""
     compiled: tuple[str, ...] = ()
-    """What the first call did in addition: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
+    """Additional work of the first call: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
 
     @property
     def compiling(self) -> float | None:
-        """Additional seconds of the first call compared with the median; None if not known."""
+        """Additional seconds of the first call compared with the median, or None if not known."""
         if self.first is None or self.seconds is None:
             return None
         return max(self.first - self.seconds.median, 0.0)
@@ -148,17 +148,17 @@ class Timed:
 
     @property
     def gflops(self) -> float | None:
-        """10⁹ operations per second; None if not known."""
+        """10⁹ operations per second, or None if not known."""
         return self.flop / self.seconds.median / 1e9 if self.flop and self.seconds else None
 
     @property
     def gbps(self) -> float | None:
-        """10⁹ bytes per second; None if not known."""
+        """10⁹ bytes per second, or None if not known."""
         return self.bytes / self.seconds.median / 1e9 if self.bytes and self.seconds else None
 
     @property
     def family(self) -> tuple[str, str | None, str | None, str, bool]:
-        """Properties that are the same along a curve: workload, model, part, dtype, XLA."""
+        """The properties that are constant along a curve: workload, model, part, dtype, XLA."""
         return self.workload, self.model, self.part, self.dtype, self.xla
 
     @property
@@ -169,7 +169,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """State of a GPU during the run, according to nvidia-smi."""
+    """The state of a GPU during the run, according to nvidia-smi."""
 
     device: str
     slowdowns: tuple[str, ...] = ()
@@ -196,50 +196,50 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Interconnect:
-    """Link between two devices."""
+    """The link between two devices."""
 
     one: str
     other: str
-    """Other device; "CPU:0" stands for the host's memory."""
+    """The second device. "CPU:0" stands for the host's memory."""
     kind: str
-    """Kind of link: pcie, nvlink, other, or what PCI Express passes through: switch, bridge, bridges, processors."""
+    """Kind of link (pcie, nvlink, other), or what PCI Express passes through (switch, bridge, bridges, processors)."""
     how: str
     """Description, such as "PCI Express 4.0 x16", "NV4" or "SYS"."""
     gbps: float | None
-    """Capacity in one direction without packet overhead, in 10⁹ bytes per second; None if not known."""
+    """Capacity in one direction without packet overhead, in 10⁹ bytes per second, or None if not known."""
     measured: float | None = None
-    """Highest measured speed, in the same unit; None if it was not measured."""
+    """Highest measured speed, in the same unit, or None if it was not measured."""
     peer: bool | None = None
-    """Whether one GPU can access the other's memory, according to TensorFlow's log or nvidia-smi; None if not known."""
+    """Whether one GPU can access the other's memory (from TensorFlow's log or nvidia-smi), or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTimes:
-    """Speed of the processor during the run, measured with work outside TensorFlow."""
+    """The speed of the processor during the run, measured with a program other than TensorFlow."""
 
     what: str
-    """Program that was measured, such as "numpy 2.3.1". Only times of the same program can be compared."""
+    """The measured program, such as "numpy 2.3.1". Only times of the same program can be compared."""
     seconds: float
     """Median time in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Extent of the disturbance of a run by other programs."""
+    """The extent to which other programs disturbed a run."""
 
     pieces: int = 0
     """Number of disturbed measurements."""
     of: int = 0
     """Number of measurements for which it is known whether they were disturbed."""
     much: bool = False
-    """Whether it is so large that no conclusions are drawn from the run."""
+    """Whether the extent is so large that no conclusions are drawn from the run."""
     quota: bool = False
     """Whether a quota stopped the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Size from which `device` is faster than `against`."""
+    """The size from which `device` is faster than `against`."""
 
     workload: str
     model: str | None
@@ -247,16 +247,16 @@ class Crossover:
     against: str
     device: str
     size: int | None
-    """Smallest timed size from which it is faster at all timed sizes, beyond noise; None if there is none."""
+    """Smallest timed size from which it is faster at all timed sizes, beyond noise, or None."""
     below: int | None
-    """Largest timed size at which it is not faster, so that the crossover is above it; None if there is none."""
+    """Largest timed size at which it is not faster, so that the crossover is above it, or None."""
     fold: float
     """Speed ratio at the largest timed size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Comparison of several devices with the fastest one of them, for the same total batch."""
+    """A comparison of several devices with the fastest of them, for the same total batch."""
 
     strategy: str
     model: str | None
@@ -267,28 +267,28 @@ class Scaling:
     low: float
     """Lower bound of the speedup, from the ends of both confidence intervals."""
     high: float
-    """Upper bound of the speedup, likewise."""
+    """Upper bound of the speedup, computed in the same way."""
     compute: float | None
-    """Seconds of computing the gradients; None if not timed separately."""
+    """Seconds of computing the gradients, or None if not timed separately."""
     allreduce: float | None
-    """Seconds of averaging the gradients and changing the weights; if not timed separately, the rest of the step."""
+    """Seconds of averaging the gradients and updating the weights, or the rest of the step if not timed separately."""
     why: tuple[str, ...]
-    """Sentences that explain a low speedup, the most important first; empty if it is not low."""
+    """Sentences that explain a low speedup, the most important first, or an empty tuple if it is not low."""
     software: bool = False
     """Whether software GPUs were timed."""
     idle: float | None = None
-    """Remaining seconds of the step, in which devices wait for the host or each other; None if not known."""
+    """Remaining seconds of the step, in which devices wait for the host or each other, or None if unknown."""
     input: float | None = None
-    """Additional seconds of a step whose batch comes from the host's memory; None if not timed."""
+    """Additional seconds of a step whose batch comes from the host's memory, or None if not timed."""
     fed: tuple[float, float, float] | None = None
     """Speedup of such steps with its bounds: (speedup, low, high)."""
     way: str | None = None
-    """Method that averages the gradients, such as "NCCL". None for TensorFlow's own additions, or if not known."""
+    """Method that averages the gradients, such as "NCCL", or None for TensorFlow's own additions or if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PieceChange:
-    """Change of one measurement between two runs."""
+    """The change of one measurement between two runs."""
 
     now: Timed
     then: Timed
@@ -305,25 +305,25 @@ class PieceChange:
 
 @dataclass(frozen=True, slots=True)
 class BenchComparison:
-    """Comparison of a run with an earlier one."""
+    """A comparison of a run with an earlier one."""
 
     name: str
     verdict: str
     """same, slower, faster, disturbed or incomparable."""
     ratio: float | None
-    """Median ratio of the longer measurements; None if the runs are not comparable."""
+    """Median ratio of the longer measurements, or None if the runs are not comparable."""
     noise: float | None
     changes: tuple[PieceChange, ...]
     """Changes of all measurements that both runs have."""
     why: str
     """Basis of the verdict, or the reason why the runs cannot be compared."""
     tensorflow: str | None = None
-    """TensorFlow version of the earlier run; None if not known."""
+    """TensorFlow version of the earlier run, or None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Complete result of `bench`. Renderers only format it."""
+    """The complete result of `bench`. Renderers only format it."""
 
     target: str
     tensorflow: str | None
@@ -333,21 +333,21 @@ class Bench:
     crossover: tuple[Crossover, ...]
     scaling: tuple[Scaling, ...]
     disturbed: str
-    """Description of what disturbed the run; "" if nothing was noticed."""
+    """Description of what disturbed the run, or "" if no disturbance was found."""
     stopped: str
-    """Sentence on why the run ended early; "" if it did not."""
+    """Sentence on why the run ended early, or "" if it did not."""
     findings: tuple[Finding, ...]
     summary: str
     links: tuple[Interconnect, ...] = ()
     disturbance: Disturbance = Disturbance()
     unsteady: float | None = None
-    """Variation of the machine's speed, from the undisturbed measurements; None if not known."""
+    """Variation of the machine's speed, from the undisturbed measurements, or None if not known."""
     yardstick: ProcessorTimes | None = None
-    """Speed of the processor outside TensorFlow; None if it was not measured."""
+    """Speed of the processor outside TensorFlow, or None if it was not measured."""
     look: str = ""
-    """Command that reports why TensorFlow lists no GPU; "" if it lists one, or if the user selected the devices."""
+    """Command that reports why TensorFlow lists no GPU, or "" if it lists one or the user selected the devices."""
     comparison: BenchComparison | None = None
-    """Comparison with an earlier run; None if none was given."""
+    """Comparison with an earlier run, or None if none was given."""
     plots: tuple[str, ...] = ()
 
     @property
@@ -362,5 +362,5 @@ class Bench:
 
     @property
     def much_disturbed(self) -> str:
-        """Description of what disturbed the run if no conclusions can be drawn from it; else ""."""
+        """Description of what disturbed the run if no conclusions can be drawn from it, else ""."""
         return self.disturbed if self.disturbance.much else ""

@@ -1,4 +1,4 @@
-"""Variation of times, within a measurement and from round to round."""
+"""Assess the variation of times within a measurement and from round to round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MIN_TIMES = 6
-"""Number of times that a 95 % interval of a median needs: with six, the whole range has 1 - 2 * 0.5**6 = 97 %.
+"""The number of times that a 95 % interval of a median needs: the range of six has 1 - 2 * 0.5**6 = 97 %.
 
 It is also the number of rounds that are needed to assess how the machine's speed changes between rounds.
 """
@@ -32,12 +32,12 @@ STUDENT_T = (2.571, 2.447, 2.365)
 """Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
 
 SHORT_PIECE_S = 1e-3
-"""Time in seconds below which measurements vary more between processes than within one process.
+"""The time in seconds below which measurements vary more between processes than within one process.
 
 Such short measurements are not used to assess a whole run if longer ones exist.
 """
 MIN_PIECES = 3
-"""Measurements that are required to assess a whole run."""
+"""The number of measurements that are required to assess a whole run."""
 
 
 def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
@@ -47,8 +47,8 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
     `MIN_TIMES` times it is their whole range. The ranks are those of a binomial distribution with p = 1/2, in its normal
     approximation, rounded outwards.
 
-    Times of one round are similar if the machine's own speed changes. Therefore the interval is at least as wide as
-    that of the medians of the `rounds`, by Student's t of their logarithms.
+    If the machine's own speed changes, the times of one round are similar. Therefore the interval is at least as wide
+    as that of the medians of the `rounds`, by Student's t of their logarithms.
     """
     ordered = sorted(times)
     count = len(ordered)
@@ -73,7 +73,7 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
 
 
 def compute_sway(rounds: Sequence[float | None]) -> float | None:
-    """Return the standard deviation of the logarithms of round medians, or None if there are too few rounds.
+    """Return the standard deviation of the logarithms of round medians, or None for too few rounds.
 
     A value of 0.1 means that the speed varies by about 10 % from round to round.
     """
@@ -82,7 +82,7 @@ def compute_sway(rounds: Sequence[float | None]) -> float | None:
 
 
 def select_longer(pieces: Iterable[Timed]) -> list[Timed]:
-    """Return the measurements of `SHORT_PIECE_S` or more, the longest first, and at least the `MIN_PIECES` longest."""
+    """Return the measurements of `SHORT_PIECE_S` or more, longest first, but at least `MIN_PIECES`."""
     ordered = sorted(
         (piece for piece in pieces if piece.seconds),
         key=lambda piece: -piece.seconds.median if piece.seconds else 0.0,
@@ -97,7 +97,7 @@ def select_longer(pieces: Iterable[Timed]) -> list[Timed]:
 def compute_unsteadiness(pieces: Iterable[Timed]) -> float | None:
     """Return how much the machine's speed varies from round to round, on the scale of `compute_sway`.
 
-    To exclude the variation of single measurements, each round counts with the median deviation of all longer ones.
+    To exclude the variation of single measurements, the median deviation of all longer ones is used for each round.
     The result is None if there are too few measurements or rounds.
     """
     usable = [piece for piece in select_longer(pieces) if compute_sway(piece.rounds) is not None]

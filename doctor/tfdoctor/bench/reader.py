@@ -1,4 +1,4 @@
-"""Parser for the output lines of payload/stages.py, and for the JSON files of earlier runs.
+"""Parse the output lines of payload/stages.py, and the JSON files of earlier runs.
 
 Invalid lines are ignored. An invalid file raises UsageError.
 """
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "parse_earlier", "parse_lines"]
 
 MAX_PIECES = 5000
-"""Most measurements that are read."""
+"""The maximum number of measurements that are read."""
 MAX_ROUNDS = 64
-"""Most rounds of one measurement that are read."""
+"""The maximum number of rounds that are read from one measurement."""
 MAX_LOG_CHARS = 100_000
-"""Most characters of the log that are kept."""
+"""The maximum number of characters that are stored of the log."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 WRITE_HINT = "Write one with tfdoctor bench -o FOLDER."
 STRATEGIES = ("one", "towers", "mirrored")
@@ -35,28 +35,28 @@ STRATEGIES = ("one", "towers", "mirrored")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measurements, before they are evaluated."""
+    """The measurements of a run before they are evaluated."""
 
     tensorflow: str | None
     devices: tuple[TimedDevice, ...]
     runs: tuple[Timed, ...]
     watched: tuple[Watched, ...] = ()
     stopped: str = ""
-    """Sentence on why the run ended early; "" if it did not."""
+    """A sentence that says why the run ended early, or "" if it did not."""
     error: str = ""
-    """Error message of the last stage that failed; "" if none did."""
+    """Error message of the last stage that failed, or "" if none did."""
     disturbed: str = ""
-    """Description of what disturbed an earlier run, if no conclusions can be drawn from it; else ""."""
+    """Description of what disturbed an earlier run, or "" if it can be used for a comparison."""
     links: tuple[Interconnect, ...] = ()
     yardstick: ProcessorTimes | None = None
     log: str = ""
-    """Lines that TensorFlow logged when it created its devices, about compilation and the links between devices."""
+    """Lines about compilation and links between devices that TensorFlow logged when it created its devices."""
     interrupted: bool = False
     """Whether the user interrupted the run."""
     asked: bool = False
     """Whether the user selected the devices."""
     unserved: str = ""
-    """Reason why none of the requested workloads can run; "" if some can."""
+    """Reason why none of the requested workloads can run, or "" if some can."""
     autotuned: bool = True
     """Whether cuDNN chooses its algorithms by trying them."""
 
@@ -117,7 +117,7 @@ def _parse_yardstick(raw: object) -> ProcessorTimes | None:
 
 
 def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
-    """Return a measurement from a run of the payload, whose times are in `samples`; None if it is invalid."""
+    """Return a measurement from the payload, whose times are in `samples`, or None if it is invalid."""
     samples = raw.get("samples")
     times = [t for t in map(_parse_positive, samples[:MAX_PIECES]) if t] if isinstance(samples, list) else []
     rounds = (
@@ -129,7 +129,7 @@ def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
 
 
 def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None, ...]:
-    """Return the median of each round; `counts` says how many consecutive times belong to each.
+    """Return the median of each round. `counts` states how many consecutive times belong to each.
 
     The median of a round without times is None. The result is empty if the counts do not match the times.
     """
@@ -147,7 +147,7 @@ def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None,
 def _parse_piece(
     raw: Mapping[str, Any], seconds: Seconds | None, repeats: int, rounds: tuple[float | None, ...]
 ) -> Timed | None:
-    """Return a measurement from its JSON object and its evaluated times; None if it is invalid."""
+    """Return a measurement from its JSON object and its evaluated times, or None if it is invalid."""
     size, names = raw.get("size"), raw.get("devices")
     if raw.get("workload") not in WORKLOADS or raw.get("strategy") not in STRATEGIES:
         return None
@@ -253,12 +253,12 @@ def parse_earlier(data: bytes, name: str) -> Measured:
 
 
 def _parse_medians(value: object) -> tuple[float | None, ...]:
-    """Return the round medians of an earlier run. Empty if there are none, as in older files."""
+    """Return the round medians of an earlier run, or an empty tuple if there are none, as in older files."""
     return tuple(map(_parse_positive, value[:MAX_ROUNDS])) if isinstance(value, list) else ()
 
 
 def _get_disturbance(raw: Mapping[str, Any]) -> str:
-    """Return what disturbed an earlier run; "" if the extent is small enough to compare the rest."""
+    """Return what disturbed an earlier run, or "" if its other measurements can be compared."""
     disturbance = raw.get("disturbance")
     if isinstance(disturbance, dict) and disturbance.get("much") is False:
         return ""

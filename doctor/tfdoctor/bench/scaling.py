@@ -1,4 +1,4 @@
-"""Scaling over several devices: the parts of a training step, and reasons why more devices are not faster."""
+"""Explain the scaling over several devices from the parts of a training step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ THERMAL_SLOWDOWNS = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown"
 POWER_SLOWDOWNS = ("sw_power_cap", "hw_power_brake_slowdown")
 """Reasons of nvidia-smi for low clocks: heat, and limited power."""
 MIN_SPEED_RATIO = 0.8
-"""Ratio of the times of the fastest and the slowest device below which the difference is reported."""
+"""The ratio of the times of the fastest and slowest device below which the difference is reported."""
 MIN_EFFICIENCY = 0.75
-"""Share of the ideal speedup above which nothing needs to be explained."""
+"""The share of the ideal speedup from which no explanation is needed."""
 MIN_COST_SHARE = 0.3
-"""Share of a step above which a cost is reported as a reason."""
+"""The share of a step above which a cost is reported as a reason."""
 AVERAGING_NAMES = {
     "CollectiveAllReduce, NCCL": "NCCL",
     "CollectiveAllReduce, RING": "TensorFlow's own ring (no NCCL)",
@@ -32,12 +32,12 @@ AVERAGING_NAMES = {
     "HierarchicalCopyAllReduce": "hierarchical copies",
     "ReductionToOneDevice": "copies to one device and back",
 }
-"""Name in sentences of each averaging method."""
+"""The names of the averaging methods in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TrainingStep:
-    """One training step on several devices, with the times in seconds of its parts."""
+    """A training step on several devices, with the times of its parts in seconds."""
 
     one: Timed
     """Measurement of the step on all devices."""
@@ -48,17 +48,17 @@ class _TrainingStep:
     base: float
     """Time of the fastest single device."""
     compute: float | None
-    """Time to compute the gradients; None if not timed."""
+    """Time to compute the gradients, or None if not timed."""
     allreduce: float | None
-    """Time to average the gradients and change the weights; None if not known."""
+    """Time to average the gradients and update the weights, or None if not known."""
     idle: float | None
-    """Remaining time of the step; None if not known."""
+    """Remaining time of the step, or None if not known."""
     fed: float | None
-    """Time of the step on all devices with its batch from the host's memory; None if not timed."""
+    """Time of the step on all devices with its batch from the host's memory, or None if not timed."""
     fed_alone: float | None
-    """Time of that step on one device; None if not timed."""
+    """Time of that step on one device, or None if not timed."""
     fed_speedup: tuple[float, float, float] | None
-    """Speedup of that step with its bounds: (speedup, low, high). None if not timed."""
+    """Speedup of that step with its bounds as (speedup, low, high), or None if not timed."""
 
     @property
     def count(self) -> int:
@@ -67,7 +67,7 @@ class _TrainingStep:
 
     @property
     def input(self) -> float | None:
-        """Additional time of the step if its batch comes from the host's memory; None if not timed."""
+        """Additional time of the step if its batch comes from the host's memory, or None if not timed."""
         return max(self.fed - self.now, 0.0) if self.fed is not None else None
 
     @property
@@ -81,8 +81,7 @@ def compute_scalings(
 ) -> tuple[Scaling, ...]:
     """Return one scaling for each strategy, model and set of devices.
 
-    It is the scaling of the largest batch for which the parts of a step were timed. If they were timed for none, it is
-    that of the largest batch.
+    It is for the largest batch for which the parts of a step were timed, or else for the largest batch.
     """
     best: dict[tuple[str, str | None, tuple[str, ...]], _TrainingStep] = {}
     for timed in runs:
@@ -122,7 +121,7 @@ def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) 
         raise ValueError("only what was timed scales")
     now = timed.seconds.median
 
-    def part(name: str, *, devices: tuple[str, ...] = timed.devices, **properties: object) -> Timed | None:
+    def find_part(name: str, *, devices: tuple[str, ...] = timed.devices, **properties: object) -> Timed | None:
         for other in runs:
             is_match = (other.model, other.part, other.devices) == (timed.model, name, devices)
             if (
@@ -134,25 +133,25 @@ def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) 
         return None
 
     # The gradients are timed with towers only; each device of MirroredStrategy computes the same.
-    gradients = part("compute", size=timed.size)
-    share = part("allreduce", strategy=timed.strategy)
+    gradients = find_part("compute", size=timed.size)
+    allreduce_part = find_part("allreduce", strategy=timed.strategy)
     compute = (
         min(gradients.seconds.median, now)
         if gradients is not None and gradients.seconds is not None
         else None
     )
-    rest = now - compute if compute is not None else None
-    allreduce, idle = rest, None
-    if share is not None and share.seconds is not None:
+    remaining = now - compute if compute is not None else None
+    allreduce, idle = remaining, None
+    if allreduce_part is not None and allreduce_part.seconds is not None:
         # An all-reduce can overlap with the computation, so it takes at most the rest of the step.
-        allreduce = min(share.seconds.median, now if rest is None else rest)
-        idle = rest - allreduce if rest is not None else None
-    fed = part("fed", size=timed.size) if timed.strategy == "towers" else None
+        allreduce = min(allreduce_part.seconds.median, now if remaining is None else remaining)
+        idle = remaining - allreduce if remaining is not None else None
+    fed = find_part("fed", size=timed.size) if timed.strategy == "towers" else None
     fed_alone = next(
         (
             candidate
             for name in alone
-            if (candidate := part("fed", devices=(name,), size=timed.size)) is not None
+            if (candidate := find_part("fed", devices=(name,), size=timed.size)) is not None
         ),
         None,
     )
@@ -187,7 +186,7 @@ def _make_scaling(
     is_slow = speedup < MIN_EFFICIENCY * step.count
     is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < MIN_EFFICIENCY * step.count
     reasons: tuple[str, ...] = ()
-    if is_slow or (is_input_bound and _report_input(step)):
+    if is_slow or (is_input_bound and _find_input_loss(step)):
         reasons = tuple(_list_reasons(step, runs, watched, links, is_slow=is_slow))
     return Scaling(
         timed.strategy,
@@ -216,12 +215,12 @@ def _list_reasons(
     *,
     is_slow: bool,
 ) -> list[str]:
-    """Return sentences that explain the speed, the most important first; each is based on a measurement."""
+    """Return sentences that explain the speed, most important first. Each is based on a measurement."""
     reasons: list[tuple[float, str]] = []
     if is_slow:
         reasons += _find_device_losses(step, watched)
         reasons += _find_step_losses(step, runs, links)
-    reasons += _report_input(step)
+    reasons += _find_input_loss(step)
     reasons.sort(key=lambda pair: -pair[0])
     return [sentence for _, sentence in reasons] or [
         "What was measured does not say why; the averaging of gradients was not timed apart."
@@ -231,9 +230,9 @@ def _list_reasons(
 
 
 def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list[tuple[float, str]]:
-    """Return problems of the devices themselves, each with its weight, by which reasons are sorted.
+    """Return problems of the devices themselves, each with a weight by which reasons are sorted.
 
-    The weights are above 1, the largest weight of a part of a step.
+    The weights are above 1, so these problems come before the parts of a step.
     """
     timed, losses = step.one, []
     if step.parts:
@@ -264,7 +263,7 @@ def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list
 def _find_step_losses(
     step: _TrainingStep, runs: Sequence[Timed], links: Sequence[Interconnect]
 ) -> list[tuple[float, str]]:
-    """Return the parts of a step that take much time, each with its weight: about its share of the step."""
+    """Return the parts of a step that take much time, each with a weight of about its share."""
     losses: list[tuple[float, str]] = []
     compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
     if allreduce is not None and (compute is not None or step.one.strategy == "mirrored"):
@@ -301,8 +300,8 @@ def _find_step_losses(
     return losses
 
 
-def _report_input(step: _TrainingStep) -> list[tuple[float, str]]:
-    """Return a reason if transferring the batch to the devices limits the speed; else []."""
+def _find_input_loss(step: _TrainingStep) -> list[tuple[float, str]]:
+    """Return a reason if transferring the batch to the devices limits the speed, else []."""
     if step.input is None or step.fed is None or step.fed_speedup is None or step.fed_alone is None:
         return []
     share = step.input / step.fed

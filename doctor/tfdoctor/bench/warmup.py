@@ -1,4 +1,4 @@
-"""Additional time of first calls, and the reasons for it."""
+"""Explain the additional time that first calls take."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STEP_NAMES = {
     "cudnn-autotune": "cuDNN's algorithms being tried",
     "graph": "graphs being optimized, kernels and libraries being loaded",
 }
-"""Steps of a first call that later calls do not need, with their descriptions in sentences."""
+"""The steps that only a first call needs, with their descriptions in sentences."""
 _CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
 def split_first_call(timed: Timed, devices: Mapping[str, TimedDevice], measured: Measured) -> Timed:
-    """Return the measurement with all steps that its first call may have done in addition (`compiled`).
+    """Fill in `compiled`, the additional steps that the first call of a measurement may have done.
 
     The log lines in `heard` are removed.
     """
@@ -51,7 +51,7 @@ def split_first_call(timed: Timed, devices: Mapping[str, TimedDevice], measured:
 def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: str) -> bool:
     """Return whether the log reports PTX compilation for one of these GPUs.
 
-    If it reports compilation without a capability, that counts for all of them.
+    A report without a compute capability applies to all of them.
     """
     capabilities = set(_CAPABILITY.findall(log))
     if not capabilities:
@@ -60,7 +60,7 @@ def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: 
 
 
 def describe_first_calls(runs: Sequence[Timed]) -> str:
-    """Return a sentence on the additional time of first calls by reason, the longest first; "" if there was none."""
+    """Return a sentence on the additional time of first calls by reason, or "" if there was none."""
     sums: dict[tuple[str, ...], float] = {}
     for timed in runs:
         if timed.compiling and timed.compiled:

@@ -34,14 +34,14 @@ class Cause(str, enum.Enum):
     _value_: str
     data: CauseData
 
-    def __new__(cls, row: Any) -> Self:
+    def __new__(cls, data: Any) -> Self:
         """Create a member from its CauseData.
 
         `Cause("oom")` returns an existing member, and raises ValueError if there is no such word.
         """
-        cause = str.__new__(cls, row.word)
-        cause._value_ = row.word
-        cause.data = row
+        cause = str.__new__(cls, data.word)
+        cause._value_ = data.word
+        cause.data = data
         return cause
 
     @property

@@ -29,7 +29,7 @@ DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of the notes that `placement` prints besides the operations that TensorFlow refused to place."""
 NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
 NARROW_LINK = "TFD831"
-"""Codes of the findings of `bench`."""
+"""Codes of the findings of `bench`, from NOT_TIMED to NARROW_LINK."""
 MEMORY = "TFD826"
 """Code of the page about GPU memory. No finding has this code."""
 CLUSTER = {

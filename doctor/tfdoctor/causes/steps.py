@@ -43,7 +43,7 @@ class Install:
     dependencies: bool = True
     """False to install nothing but the requirements themselves."""
     lock: str | None = None
-    """ID of the CUDA set (in compat/locks/cuda) that has the hashes of exactly these requirements; None if none has."""
+    """ID of the CUDA set (in compat/locks/cuda) that has the hashes of exactly these requirements; None if no set has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Remove:
 class CommentOut:
     """Comment out a line of a Python file or a .pth file.
 
-    The line does nothing but set a variable or add a folder to the path.
+    The line must do nothing but set a variable or add a folder to the path.
     """
 
     path: str
@@ -146,7 +146,7 @@ SHELL_STEPS = (Export, Unset, Rename, Prepend, RemoveEntries)
 ShellStep = Union[Export, Unset, Rename, Prepend, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
 """A step that changes environment variables."""
 Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, CommentOut, ShellStep]  # noqa: UP007
-"""Any step."""
+"""A step of any kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ STAGE_DESCRIPTIONS = {
     "visible": "its devices are listed",
     "bench": "what is timed is built",
 }
-"""A description of each payload stage that runs before the first timing, by stage name."""
+"""The text for each payload stage that runs before the first timing, by stage name."""
 BENCH_SVG = "bench.svg"
 BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
 """The colour scheme of each PNG, by file name."""
@@ -114,7 +114,7 @@ def bench(
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show every time that was measured.")] = False,
 ) -> int:
-    """Measure, judge, print. Returns the exit status.
+    """Run the benchmark, print the result and return the exit status.
 
     Times matrix products, convolutions, training steps, copies and all-reduces on each device, says from which size
     on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32; what first
@@ -201,7 +201,7 @@ def _write_results(output: Path, result: Bench, convert: Callable[[str], bytes] 
 
 
 def _write_page(target: Path, result: Bench, *, force: bool) -> None:
-    """Write the HTML page. Raise UsageError or Error if it cannot be written."""
+    """Write a redacted HTML page. Raise UsageError or Error if it cannot be written."""
     import os
 
     from tfdoctor.cli.html_file import write_page
@@ -228,19 +228,19 @@ def _time_in_image(
 
 
 class _Progress:
-    """A progress line on standard error: the last timing, and the seconds that remain."""
+    """A progress line on standard error, with the last timing and the remaining seconds."""
 
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
 
-    def show(self, part: dict[str, object]) -> None:
-        """Show the progress that a payload message reports."""
+    def show(self, message: dict[str, object]) -> None:
+        """Show the progress that a message of the payload reports."""
         if self._quiet:
             return
-        run = part.get("run")
+        run = message.get("run")
         if not isinstance(run, dict):
-            if part.get("status") == "begin" and part.get("stage") in STAGE_DESCRIPTIONS and not self._began:
-                self._draw(f"{STAGE_DESCRIPTIONS[str(part['stage'])]}; the time runs when it is done")
+            if message.get("status") == "begin" and message.get("stage") in STAGE_DESCRIPTIONS and not self._began:
+                self._draw(f"{STAGE_DESCRIPTIONS[str(message['stage'])]}; the time runs when it is done")
             return
         import time
 
@@ -253,14 +253,14 @@ class _Progress:
         self._draw(f"{remaining:4.0f} s left  {title}{devices}{'' if run.get('samples') else ': first call'}")
 
     def _draw(self, text: str) -> None:
-        """Overwrite the progress line."""
+        """Replace the text of the progress line."""
         width = max(ERR.width - 3, 20)
         self._shown = True
         ERR.write(f"\r  {clean_line(text, limit=200)[:width]:{width}}")
         ERR.flush()
 
     def announce_silence(self, image: str) -> None:
-        """Say that the container reports nothing until it ends."""
+        """Print a note instead of progress, because the container reports nothing until it ends."""
         if not self._quiet:
             ERR.write(f"  TensorFlow computes in a container of {clean_line(image, limit=80)} …\n")
             ERR.flush()
@@ -276,7 +276,7 @@ class _Progress:
 def _parse_list(text: str | None, allowed: tuple[str, ...], name: str) -> tuple[str, ...]:
     """Return the parts of a comma-separated list without duplicates.
 
-    Raise UsageError if a part is not in `allowed`; `name` is the option for the error message.
+    Raise UsageError if a part is not in `allowed`. `name` is the option that the error message mentions.
     """
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
     unknown = next((part for part in parts if part not in allowed), None)
@@ -310,10 +310,10 @@ def _parse_sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...
 
 
 def _load_png_converter(output: Path | None) -> Callable[[str], bytes]:
-    """Return the function that turns an SVG into a PNG.
+    """Return the function that converts an SVG to a PNG.
 
-    It is loaded before the first timing, so that a missing library is reported at once. Raise UsageError if there is
-    no output folder, and Error if the library is missing.
+    It is loaded before the first timing, so that a missing library is reported at once. Raise UsageError if no output
+    folder is given, and Error if the library is missing.
     """
     from tfdoctor.render.png import make_png_converter
 
@@ -323,7 +323,7 @@ def _load_png_converter(output: Path | None) -> Callable[[str], bytes]:
 
 
 def _make_folder(path: Path, *, force: bool) -> None:
-    """Create the output folder. Raise UsageError if it or its files cannot be written."""
+    """Create the output folder. Raise UsageError if the folder or a file in it cannot be written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

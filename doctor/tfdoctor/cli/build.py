@@ -58,7 +58,7 @@ _PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
 
 
 class ConflictError(Error):
-    """The user's requirements and the plan exclude each other."""
+    """The user's requirements are incompatible with the plan."""
 
     kind = "conflict"
 
@@ -152,7 +152,7 @@ def build(
     ] = False,
     quiet: OnlyErrors = False,
 ) -> int:
-    """Plan, write, build, verify. Returns the exit status.
+    """Plan, build and verify an image, or print its plan, and return the exit status.
 
     Plans for this machine (or --gpu, --driver, --anywhere), pulls the base, installs pinned and hashed packages,
     verifies the result. Prints what was created and how to remove it. With --simulate it plans for that card and
@@ -165,7 +165,7 @@ def build(
     from tfdoctor.engine import connect
     from tfdoctor.engine.image import BuildSettings, build_image, render_context, with_mirror
 
-    _check_form(emit, folder, print_only=print_only, force=force, as_json=as_json)
+    _check_output_options(emit, folder, print_only=print_only, force=force, as_json=as_json)
     is_text_only = print_only or emit is not None
     _check_push(tag, push=push, builds=not (dry_run or is_text_only))
     _check_network(platform, proxy)
@@ -192,7 +192,7 @@ def build(
         _report_no_plan(recommendation, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
         return ExitCode.FOUND
     option = with_mirror(recommendation.options[0], registry if base is None else None)
-    name = _check_tag(tag) if tag is not None else make_default_tag(option)
+    name = _parse_tag(tag) if tag is not None else make_default_tag(option)
     if extras.requirements:
         _check_requirements(
             option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=is_text_only
@@ -289,7 +289,7 @@ def _print_plan(
 
 
 def _list_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
-    """Return the options that have a value in the form that `docker build` accepts, quoted for a shell."""
+    """Return the options that have a value as arguments of `docker build`, quoted for a shell."""
     return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in options if value)
 
 
@@ -306,10 +306,10 @@ def _report_built(
 
 
 def choose_user(uid: int, *, rootless: bool) -> str:
-    """Return the value for `run --user` with which a container can write into the user's folder.
+    """Return the value of `run --user` with which a container can write to the user's folder.
 
-    Empty if the image's own user can write there. In a rootless engine, root is the user who started the engine, and
-    no other ID belongs to an existing user.
+    Return "" if the image's own user, `uid`, can write there. In a rootless engine, only root can: it is the user who
+    started the engine, and no other ID belongs to an existing user.
     """
     if rootless:
         return "0:0" if uid else ""
@@ -321,7 +321,7 @@ def _get_user_id() -> int | None:
     return os.getuid() if hasattr(os, "getuid") else None
 
 
-def _check_form(
+def _check_output_options(
     emit: Form | None, folder: Path | None, *, print_only: bool, force: bool, as_json: bool
 ) -> None:
     """Raise UsageError if options exclude each other."""
@@ -342,9 +342,9 @@ def _check_form(
 
 
 def _inspect_base(option: Option) -> Option:
-    """Return the plan updated from the contents of the user's base image, if the engine has that image.
+    """Return the plan, adapted to the contents of the user's base image if the engine has that image.
 
-    Otherwise print a note and return the plan unchanged. Raise BaseError if nothing can be built on the image.
+    Otherwise print a note and return the plan unchanged. Raise BaseError if the image cannot be used as a base.
     """
     from tfdoctor.engine import EngineError, connect
     from tfdoctor.engine.image import inspect_base
@@ -367,9 +367,9 @@ def _inspect_base(option: Option) -> Option:
 
 
 def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
-    """Return the plan with the current registry digest of its base image.
+    """Return the plan with the digest that its base image has in the registry now.
 
-    A plan that has a digest already is returned unchanged. Raise Error if the registry returns no digest.
+    A plan that already has a digest is returned unchanged. Raise Error if the registry returns no digest.
     """
     from tfdoctor.engine import query_registry
 
@@ -388,7 +388,7 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
 def _push_image(
     engine: ContainerEngine, tag: str, *, has_failed: bool, quiet: bool, verbose: bool
 ) -> str | None:
-    """Push the image and return its digest, or return None without a push if it failed verification."""
+    """Push the image and return its digest. If it failed verification, only print a note; return None."""
     from tfdoctor.engine.push import push
 
     if has_failed:
@@ -406,7 +406,7 @@ def _parse_build_simulation(
 ) -> Simulated | None:
     """Return the simulation for the verification, or None if no GPU is simulated.
 
-    Raise UsageError if verification is disabled or a name is unknown.
+    Raise UsageError if GPUs are simulated although verification is disabled, or if a name is unknown.
     """
     if names and no_verify:
         raise UsageError("--simulate is for verifying, which --no-verify leaves out; give one of them.")
@@ -424,7 +424,7 @@ def _check_network(platform: str | None, proxy: str | None) -> None:
 
 
 def _check_push(tag: str | None, *, push: bool, builds: bool) -> None:
-    """Raise UsageError if `push` is set but no image is built, or `--tag` does not name it."""
+    """Raise UsageError if `push` is set, but no image is built or `--tag` does not name it."""
     if push and (tag is None or not builds):
         raise UsageError(
             "--push: only an image that is built, under the name that --tag gives it, can be pushed.",
@@ -443,8 +443,8 @@ def _check_requirements(
 ) -> None:
     """Raise ConflictError if the requirements cannot be installed with the versions of the plan.
 
-    This is checked before large downloads. With `without_index`, the requirements are compared with the pinned
-    versions only, and the network is not used.
+    This is checked before large downloads. With `without_index`, the network is not used, and the requirements are
+    compared only with the pinned versions.
     """
     from tfdoctor.engine.image import render_context
     from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
@@ -476,7 +476,7 @@ def _check_requirements(
         )
 
 
-def _check_tag(tag: str) -> str:
+def _parse_tag(tag: str) -> str:
     """Return the image name. Raise UsageError if it has a digest or is invalid."""
     if "@" in check_reference(tag):
         msg = f"--tag: `{tag}` has a digest, which is not known before it is built."
@@ -485,10 +485,10 @@ def _check_tag(tag: str) -> str:
 
 
 def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, inspects: bool) -> Host:
-    """Return the host that the image is for.
+    """Return the host that the image is for: a host with the given GPUs or, if none are given, this host.
 
-    Without `inspects`, it is a host with the given GPUs, or an unknown host if there are none. With `inspects`, it is
-    this host unless GPUs are given. Raise UsageError if a GPU or the driver is invalid.
+    Without `inspects`, this host is not examined, and an unknown host takes its place. Raise UsageError if a GPU or
+    the driver is invalid.
     """
     if gpus and not inspects:
         return host_for(compat, gpus=gpus, driver=driver, facts=None)
@@ -501,7 +501,7 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, ins
 
 
 def _load_certificate(path: Path) -> bytes:
-    """Return the content of a certificate file. Raise UsageError if it is not a certificate or has a private key."""
+    """Read a certificate. Raise UsageError if the file is not a certificate or contains a private key."""
     display_name = clean_line(str(path))
     certificate = read_option_file(path, "--ca-cert").encode()
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
@@ -528,7 +528,7 @@ def _report_no_plan(
 
 
 STAGES_WITHOUT_GPU = ("libraries", "import")
-"""Verification stages that need no GPU."""
+"""The verification stages that need no GPU."""
 
 
 def _verify_image(
@@ -544,8 +544,8 @@ def _verify_image(
 ) -> Verification:
     """Verify the image on this host's GPUs and print the result.
 
-    On a host without GPUs, only the stages that need none are run. With `simulation`, a stand-in driver replaces the
-    GPUs.
+    On a host without GPUs, only the stages that need none are run. With `simulation`, the stand-in driver replaces
+    the GPUs.
     """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.cli.verify import host_of_engine, print_result

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.analysis import DockerfileReport
 
 MAX_FILE_BYTES = 1024 * 1024
-"""Size limit of a Dockerfile, and of each file that it copies or installs from."""
+"""The size limit of a Dockerfile, and of each file that it copies or installs from."""
 _PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
-"""A build argument that can be written into an ARG instruction."""
+"""Matches a build argument that can be written unquoted into an ARG instruction."""
 
 
 def check(path: Path, *, as_json: bool) -> int:
-    """Print what will not work in a file, or in standard input for `-`, and return the exit status.
+    """Check a file, or standard input for `-`, print the problems and return the exit status.
 
-    The status is 1 if there is an error. Raise UsageError if the file cannot be read or is of another kind.
+    The status is 1 if an error was found. Raise UsageError if the file cannot be read or is of another kind.
     """
     if str(path) == "-":
         display_name = "standard input"
@@ -100,14 +100,14 @@ def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool)
 
 
 def _choose_exit_status(reports: Sequence[DockerfileReport | None]) -> int:
-    """Return the exit status for the results. None represents an image that could not be checked."""
+    """Return the exit status for the reports. The report on an image that could not be checked is None."""
     findings = [finding for report in reports if report is not None for finding in report.findings]
     failed = any(finding.severity is Severity.ERROR for finding in findings)
     return ExitCode.FOUND if failed else ExitCode.OK
 
 
 def _load_text(stream: BinaryIO, display_name: str) -> str:
-    """Return the text of a file.
+    """Read a file and return its text.
 
     Raise UsageError if it is too large or not text, and OSError if it cannot be read.
     """
@@ -125,7 +125,7 @@ def _load_text(stream: BinaryIO, display_name: str) -> str:
 
 
 def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStart]:
-    """Return the containers that the file starts. Raise StartFileError if they cannot be determined."""
+    """Return how the file starts its containers. Raise StartFileError if that cannot be determined."""
     if is_compose(path.name, text):
         return parse_services(text, display_name)
     container = parse_devcontainer(text, display_name)
@@ -157,15 +157,15 @@ def _show_starts(starts: list[ContainerStart], display_name: str, folder: Path, 
 
 
 def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileReport | None, str]:
-    """Return the report on the container's image and the reason why it could not be checked.
+    """Check the image of a container, and return (report, reason).
 
-    The report is None if there is a reason, and the reason is empty if there is a report.
+    If the image cannot be checked, the report is None and the reason says why; otherwise the reason is "".
     """
-    above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
+    parent_levels = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
     name, text = start.file, start.dockerfile_text
     if text is None and start.dockerfile is not None:
         name = str(PurePosixPath(start.dockerfile))
-        text = make_file_reader(folder, parent_levels=above)(start.dockerfile)
+        text = make_file_reader(folder, parent_levels=parent_levels)(start.dockerfile)
         if text is None:
             return None, f"its Dockerfile {clean_line(name)} cannot be read"
     if text is None:
@@ -181,7 +181,7 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         Compat.load(),
         name=clean_line(name),
         read=make_file_reader(folder / start.context)
-        if above == 0
+        if parent_levels == 0
         else make_file_reader(folder, parent_levels=1),
         start=start,
         foresee=partial(check_requirements, env=os.environ),
@@ -190,9 +190,9 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
 
 
 def _apply_build_settings(text: str, start: ContainerStart) -> str:
-    """Return the Dockerfile up to the stage that is built, with the container's build arguments.
+    """Return the Dockerfile up to the stage that is built, with the container's build arguments filled in.
 
-    Line numbers do not change.
+    The line numbers stay the same.
     """
     for name, value in start.arguments.items():
         if re.fullmatch(r"[A-Za-z_]\w{0,100}", name) and _PLAIN_VALUE.fullmatch(value):
@@ -208,10 +208,10 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
 
 
 def make_file_reader(folder: Path, *, parent_levels: int = 0) -> Callable[[str], str | None]:
-    """Return a function that reads files in and below a folder, and no others, because the Dockerfile is not trusted.
+    """Return a function that reads files only below a folder, because the Dockerfile is not trusted.
 
-    `parent_levels` is the number of parent folders that it may also read from. The function returns None for a file that it
-    cannot or may not read.
+    `parent_levels` is the number of parent folders that it may read from as well. The function returns None for a file
+    that it cannot or may not read.
     """
     try:
         start = resolve_path(folder)

@@ -27,10 +27,10 @@ __all__ = ["format_command", "write_context"]
 
 
 def format_command(option: Option, options: Iterable[tuple[str, Sequence[object] | object]]) -> str:
-    """Return the `tfdoctor build` command for this plan and these options, on one line, quoted for a shell.
+    """Return the `tfdoctor build` command for a plan on one line, quoted for a shell.
 
-    `options` has pairs of an option and its value. The value is a list for a repeated option and True for a flag.
-    Options with None, False or an empty list are omitted.
+    `options` has (option, value) for each option of the user. The value is a list for a repeated option, and True for
+    a flag. Options whose value is None, False or an empty list are omitted.
     """
     parts = [option.commands[0]]
     # The plan's own command may already name the GPU and the driver.
@@ -47,7 +47,7 @@ def format_command(option: Option, options: Iterable[tuple[str, Sequence[object]
 
 
 def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
-    """Write all files of the build folder or none, and return the report for the user (empty if `quiet`).
+    """Write all files of the build folder, or none, and return a report for the user ("" with `quiet`).
 
     A new folder appears under its name only when it is complete. In an existing folder, files with different content
     are replaced only with `force`, and restored if a later file cannot be written. With `dry_run`, nothing is written.
@@ -84,9 +84,9 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
 
 
 def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -> list[str]:
-    """Return the names of existing files that have different content.
+    """Return the names of the files that already exist with different content.
 
-    Raise UsageError if the folder, or one of the files, cannot be written.
+    Raise UsageError if the folder is not a folder, or if one of the files is not a readable file.
     """
     if "\0" in str(folder) or (os.path.lexists(folder) and not folder.is_dir()):
         msg = f"--emit context: {display_name} is not a folder."
@@ -110,7 +110,7 @@ def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether the path is a regular file and not a link."""
+    """Return whether the path is a regular file, not a symbolic link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -118,15 +118,15 @@ def _is_file(path: Path) -> bool:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Return the first three names, and the number of the others if there are more."""
+    """Return the first three names as text, followed by the number of the other names."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
 
 def _write_new(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
-    """Write a folder that is new or empty.
+    """Write a folder that does not exist or is empty.
 
-    It is created under a temporary name beside the target, with `epoch` as the time of every file, and then renamed.
+    It is created under a temporary name beside the target and then renamed. `epoch` is the time stamp of its files.
     """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ __all__ = ["make_stage_printer"]
 
 
 def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
-    """Return a function that prints the line of a finished stage, or does nothing if `quiet`."""
+    """Return a function that prints the line for a finished stage. With `quiet`, it does nothing."""
 
     def print_stage(stage: Stage) -> None:
         OUT.write(render_stage(stage, **OUT.layout))

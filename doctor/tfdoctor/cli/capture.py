@@ -1,4 +1,4 @@
-"""The `tfdoctor capture` command, and the redacted recording that `tfdoctor report` and `--html` also use."""
+"""The `tfdoctor capture` command, and the redacted recording that `report` and `check` use as well."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ class RedactedRecording:
     """A redacted recording of a host, with the `check` reports on the host and on the recording."""
 
     files: dict[str, bytes]
-    """The content of each bundle file, by its name in the bundle."""
+    """The content of each file of the recording, by its name."""
     manifest: dict[str, Any]
-    """The content of the manifest file."""
+    """The content of the manifest, which is one of the files."""
     report: Report
     """The report on the redacted recording."""
     host_report: Report
     """The unredacted report on the host itself."""
     redactor: Redactor
-    """The redactor that made the recording. It replaces values in other texts with the same placeholders."""
+    """The redactor that made the recording. It replaces the same values in other texts with the same placeholders."""
     differences: tuple[str, ...]
-    """The parts in which the two reports differ; usually empty."""
+    """The parts in which the two reports differ, such as "the verdict"; usually empty."""
 
 
 def record_system(
     system: System, compat: Compat, *, python: str | None, timeout: float, local: bool
 ) -> RedactedRecording:
-    """Examine a system while recording it, redact the recording, and examine the redacted recording too.
+    """Record a system while examining it, redact the recording, and then examine the redacted recording.
 
-    `local` says whether `system` is this host. `timeout` is in seconds.
+    `local` says whether the system is this host. `timeout` is in seconds.
     """
     recording = RecordingSystem(system)
-    machine = examine(recording, compat, python=python, timeout=timeout)
-    full_recording = recording.get_recording(_make_variable_filter(machine.facts))
+    host_report = examine(recording, compat, python=python, timeout=timeout)
+    full_recording = recording.get_recording(_make_variable_filter(host_report.facts))
     full_recording.python = python
     redactor = make_redactor(system.env, local=local)
     redacted = bundle.redact(bundle.shorten(full_recording), redactor)
     files = bundle.build_files(redacted)
     replayed = RecordedSystem(files)
     report = examine(replayed, compat, python=replayed.python)
-    differences = describe_differences(machine, report)
+    differences = describe_differences(host_report, report)
     date = datetime.now(timezone.utc).date().isoformat()
     manifest = bundle.build_manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, date)
     manifest["judged"] = {
@@ -70,7 +70,7 @@ def record_system(
         "differs_from_the_machine": list(differences),
     }
     files[archive.MANIFEST_FILE] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
-    return RedactedRecording(files, manifest, report, machine, redactor, differences)
+    return RedactedRecording(files, manifest, report, host_report, redactor, differences)
 
 
 def _make_variable_filter(facts: Facts) -> Any:
@@ -78,24 +78,24 @@ def _make_variable_filter(facts: Facts) -> Any:
     return facts.environment.variables.__contains__
 
 
-def describe_differences(machine: Report, recording: Report) -> tuple[str, ...]:
+def describe_differences(host_report: Report, recording: Report) -> tuple[str, ...]:
     """Return the parts in which the report on a recording differs from the report on its host."""
     differences = []
-    if machine.verdict.cause != recording.verdict.cause:
+    if host_report.verdict.cause != recording.verdict.cause:
         differences.append("the verdict")
-    expected, actual = machine.prediction, recording.prediction
+    expected, actual = host_report.prediction, recording.prediction
     if (expected.gpu_registered, expected.gpu_count, expected.missing_libraries) != (
         actual.gpu_registered, actual.gpu_count, actual.missing_libraries,
     ):  # fmt: skip
         differences.append("the prediction")
     outcomes = {outcome.code: outcome for outcome in recording.outcomes}
-    for outcome in machine.outcomes:
-        other = outcomes.get(outcome.code)
+    for outcome in host_report.outcomes:
+        recorded_outcome = outcomes.get(outcome.code)
         expected_findings = [(finding.cause, finding.severity) for finding in outcome.findings]
         actual_findings = (
-            [(finding.cause, finding.severity) for finding in other.findings] if other is not None else []
+            [(finding.cause, finding.severity) for finding in recorded_outcome.findings] if recorded_outcome is not None else []
         )
-        if other is None or outcome.kind is not other.kind or expected_findings != actual_findings:
+        if recorded_outcome is None or outcome.kind is not recorded_outcome.kind or expected_findings != actual_findings:
             differences.append(outcome.code)
     return tuple(differences)
 
@@ -111,7 +111,7 @@ def capture(
     force: Annotated[bool, option("Replace an existing bundle.", "--force")] = False,
     as_json: Json = False,
 ) -> int:
-    """Look, redact, write, tell. Returns the exit status.
+    """Write a redacted recording of this machine, print a summary and return the exit status.
 
     Users, hosts, addresses, tokens, serial numbers and UUIDs are replaced; equal values get the same placeholder.
     Sends nothing.
@@ -136,7 +136,7 @@ def capture(
 
 
 def warn_of_differences(captured: RedactedRecording) -> None:
-    """Print a warning on standard error if the redacted recording gives different results."""
+    """Print a warning to standard error if the redacted recording gives different results."""
     if captured.differences:
         sys.stderr.write(
             f"tfdoctor: the redacted recording gives different results: {', '.join(captured.differences)}\n"

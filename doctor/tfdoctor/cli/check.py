@@ -1,4 +1,4 @@
-"""The `tfdoctor check` command. It starts the Python probe first and loads other modules while that runs."""
+"""The `tfdoctor check` command. While the first probe runs, it imports the modules for later steps."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check(
     verbose: Annotated[bool, verbose_option("Show the evidence and every check.")] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Look, judge, print. Returns the exit status.
+    """Examine the machine, print the report and return the exit status.
 
     Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
     without importing it. Changes nothing without --fix, and sends nothing.
@@ -96,7 +96,7 @@ def check(
         check_file(html, force=force, option="--html", reads=[facts, against])
     if simulate or driver is not None:
         is_allowed = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
-        return _check_simulated(
+        return _run_simulated_check(
             simulate or [],
             driver,
             python,
@@ -108,7 +108,7 @@ def check(
             quiet=quiet,
         )
     if folder is not None:
-        python = _check_folder(folder, python, facts)
+        python = _validate_folder(folder, python, facts)
     requested_python = python
     if then_fix and as_json:
         return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
@@ -159,7 +159,7 @@ def check(
     return exit_status(report, fail_on.value)
 
 
-def _check_simulated(
+def _run_simulated_check(
     names: list[str],
     driver: str | None,
     python: str | None,
@@ -171,11 +171,11 @@ def _check_simulated(
     verbose: bool,
     quiet: bool,
 ) -> int:
-    """Run `check --deep --simulate GPU`: examine this host and run TensorFlow with a stand-in driver.
+    """Examine this host and run TensorFlow with a stand-in driver, for `check --deep --simulate GPU`.
 
     `is_allowed` is False if the user gave options that exclude a simulation. Return the exit status. Raise UsageError
     if the options are wrong, CompilerError if the stand-in cannot be built, and Error if the loader finds another
-    driver first.
+    libcuda first.
     """
     if not deep or not is_allowed:
         raise UsageError(
@@ -237,11 +237,10 @@ def _check_options(
         raise UsageError("--yes needs --fix.")
 
 
-def _check_folder(folder: str, python: str | None, facts: Path | None) -> str:
-    """Return the folder of `check FOLDER`, which means the same as `--python FOLDER`.
+def _validate_folder(folder: str, python: str | None, facts: Path | None) -> str:
+    """Return the folder of `check FOLDER` unchanged, for use as the value of `--python`.
 
-    Nothing in the folder is run. Raise UsageError if it does not exist, is not an environment's folder, or is given
-    together with `--python` or `--facts`.
+    Raise UsageError if it does not exist, is a file or a recording, or is combined with `--python` or `--facts`.
     """
     if python is not None or facts is not None:
         raise UsageError(
@@ -287,14 +286,14 @@ def _examine_machine(
     local: bool,
     quiet: bool,
 ) -> tuple[Report, RedactedRecording | None, Compat]:
-    """Return (report, redacted recording, compatibility data).
+    """Examine the system, and return (report, redacted recording, compatibility data).
 
     The recording is None unless `needs_recording` is set, which a comparison and an HTML page require. `local` says
     whether the system is this host.
     """
     from tfdoctor.compat import Compat
 
-    def tell(text: str) -> None:
+    def show_message(text: str) -> None:
         from tfdoctor.render.progress import open_progress
         from tfdoctor.render.terminal import ERR
 
@@ -309,7 +308,7 @@ def _examine_machine(
             python=python,
             timeout=timeout,
             deep=deep,
-            tell=tell,
+            tell=show_message,
             meanwhile=lambda: _load_modules(compat),
         )
         return report, None, compat
@@ -320,15 +319,15 @@ def _examine_machine(
     captured = record_system(system, compat, python=python, timeout=timeout, local=local)
     report = captured.host_report
     if deep:
-        observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
+        observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=show_message)
         report = evaluate_facts(report.facts, compat, observed)
     return report, captured, compat
 
 
 def _load_modules(compat: Compat) -> None:
-    """Load the data and the modules for later steps while the probes wait.
+    """Load the data and the modules for later steps while the probes wait for their results.
 
-    It must not import modules that a probe imports at the same time.
+    This function must not import modules that a probe imports at the same time.
     """
     compat.prepare()
     for name in ("report.diagnose", "render.report", "environment.fix_availability"):
@@ -336,7 +335,7 @@ def _load_modules(compat: Compat) -> None:
 
 
 def _compare_reports(earlier: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
-    """Compare the report on an earlier recording with the given report."""
+    """Examine an earlier recording, and compare its report with the given one."""
     from tfdoctor.report.diff import compare
 
     return compare(examine(earlier, compat, python=earlier.python, timeout=timeout), report)
@@ -353,7 +352,10 @@ def _write_page(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Write the HTML page from the redacted recording. Raise UsageError or Error if it cannot be written."""
+    """Write the redacted HTML page. Raise UsageError or Error if it cannot be written.
+
+    `captured` is the redacted recording, and `report` the unredacted report.
+    """
     from dataclasses import replace
 
     from tfdoctor.cli.html_file import write_page
@@ -426,8 +428,8 @@ def _format_own_command(**options: object) -> str:
 def exit_status(report: Report, fail_on: str) -> ExitCode:
     """Return the exit status for a report.
 
-    The status is 1 if a finding is at least as severe as `fail_on`. Otherwise it is 3 if it is unknown whether
-    TensorFlow will use a GPU, and 0 if that is known. It is always 0 if `fail_on` is "never".
+    It is 1 if a finding is at least as severe as `fail_on`. Otherwise it is 3 if it is unknown whether TensorFlow will
+    use a GPU, and 0 if that is known. It is always 0 if `fail_on` is "never".
     """
     from tfdoctor.findings import Severity
 
@@ -440,10 +442,7 @@ def exit_status(report: Report, fail_on: str) -> ExitCode:
 
 
 def _is_verdict_unknown(report: Report) -> bool:
-    """Return whether it is unknown if TensorFlow will use a GPU. A missing TensorFlow is a known result.
-
-    If it is unknown, a report without findings does not mean that all is well.
-    """
+    """Return whether it is unknown if TensorFlow will use a GPU. A missing TensorFlow counts as known."""
     from tfdoctor.facts import Absent
 
     return report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)

@@ -67,7 +67,7 @@ def cluster(
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all tasks and findings.")] = False,
 ) -> int:
-    """Read, look at this machine's ports, with --connect connect; print. Returns the exit status.
+    """Check the specification of a cluster, print the result and return the exit status.
 
     Checks the specification by TensorFlow's own rules. Without --connect it makes no connection; with it, each task
     gets the first bytes of HTTP/2 and nothing else. With --peer it looks at this machine's TensorFlow as `check` does.
@@ -93,12 +93,12 @@ def cluster(
     return ExitCode.FOUND if has_fault else ExitCode.OK
 
 
-def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
-    """Return the TensorFlow release of this host and of each recorded host, or an empty list without recordings.
+def _list_installed(paths: list[Path]) -> list[InstalledRelease]:
+    """Return the TensorFlow releases of this host and the recorded hosts, or nothing without recordings.
 
     Raise UsageError if a path is not a recording.
     """
-    if not peers:
+    if not paths:
         return []
     from tfdoctor.compat import Compat
     from tfdoctor.examine import collect_facts
@@ -106,11 +106,11 @@ def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     compat = Compat.load()
-    recorded = [(peer, RecordedSystem(peer)) for peer in peers]
+    recordings = [(path, RecordedSystem(path)) for path in paths]
     all_facts = [("this machine", collect_facts(LiveSystem(), compat))]
     all_facts += [
-        (clean(str(peer), limit=300), collect_facts(system, compat, python=system.python))
-        for peer, system in recorded
+        (clean(str(path), limit=300), collect_facts(system, compat, python=system.python))
+        for path, system in recordings
     ]
     releases = [(name, value_of(facts.tensorflow)) for name, facts in all_facts]
     return [
@@ -127,7 +127,10 @@ def _evaluate_clusters(
     timeout: float,
     connects: bool,
 ) -> list[ClusterEvaluation]:
-    """Return the result for each cluster. `connects` says whether to connect to its tasks; `timeout` is in seconds."""
+    """Return the evaluation of each cluster.
+
+    `connects` says whether to connect to the tasks, and `timeout` is the time limit for that in seconds.
+    """
     from tfdoctor.examine.network import connect_to_tasks, find_proxy, read_listening
 
     listening = read_listening(system)
@@ -152,9 +155,9 @@ def _evaluate_clusters(
 
 
 def _load_specifications(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
-    """Return the specifications in the files, in `tf_config`, or in TF_CONFIG.
+    """Return the specifications in the files, in `tf_config`, or in the variable TF_CONFIG.
 
-    Raise UsageError if there are two sources or none, and Error if a program contains no cluster.
+    Raise UsageError if two of these are given or none, and Error if a Python file contains no cluster.
     """
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
@@ -172,9 +175,9 @@ def _load_specifications(files: list[str], tf_config: str | None, env: dict[str,
 
 
 def parse_specification(value: str) -> ClusterSource:
-    """Return a specification from the command line.
+    """Return the specification in an option's value, which is JSON or the name of a file.
 
-    `value` is the name of a file or the text itself. Raise UsageError or Error if a file cannot be read.
+    Raise UsageError or Error if the file cannot be read.
     """
     if value == "-" or _is_file(value):
         return _load_file(value)
@@ -187,7 +190,7 @@ def parse_specification(value: str) -> ClusterSource:
 
 
 def _is_file(value: str) -> bool:
-    """Return whether `value` names an existing file. A value of 4096 characters or more is too long for a path."""
+    """Return whether `value` names an existing file. Paths are shorter than 4096 characters (PATH_MAX)."""
     try:
         return 0 < len(value) < 4096 and Path(value).is_file()
     except (OSError, ValueError):
@@ -195,9 +198,9 @@ def _is_file(value: str) -> bool:
 
 
 def _load_file(name: str) -> ClusterSource:
-    """Return the specification in a file, or on standard input for `-`.
+    """Return the specification in a file, or in standard input for `-`.
 
-    Raise UsageError if it cannot be read, and Error if it is Python without a cluster or with a syntax error.
+    Raise UsageError if it cannot be read, and Error if it is Python code without a cluster or with a syntax error.
     """
     label = clean(name, limit=300)
     if name == "-":

@@ -1,7 +1,7 @@
-"""The `tfdoctor completion` command: print a shell script, or the completions that this script requests.
+"""The `tfdoctor completion` command: print a shell script, or the completions that it requests.
 
 The script calls the same command with the typed words: `tfdoctor completion bash -- check --pyt`. Each line of the
-output is a completion, in zsh and fish with a description. The single line FILES means that a file name is expected.
+output is a completion, in zsh and fish with a description. The single line ":files" means that a file name is expected.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILES_MARKER = ":files"
-"""Output if a file name is expected. No command, option or value begins with a colon."""
+"""The output if a file name is expected. No command, option or value begins with a colon."""
 FILE_METAVARS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
-"""Parts of metavariables; an option or argument with one of them takes a file name."""
+"""An option or argument takes a file name if its metavariable contains one of these words."""
 Completions = list[tuple[str, str]]
 
 
@@ -76,7 +76,7 @@ def completion(
         list[str] | None, argument("Complete the last of these; the script asks so.", metavar="[-- WORD…]")
     ] = None,
 ) -> int:
-    """Print the script, or what completes the last of `words`. Returns the exit status.
+    """Print the shell script, or the completions of the last of `words`, and return the exit status.
 
     Prints a script that makes it so.
 
@@ -89,7 +89,7 @@ def completion(
     if words is None:
         OUT.write_document(SCRIPTS[shell])
         return ExitCode.OK
-    words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # a quote that is still open
+    words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # the shell passes on an open quote
     words, prefix = _join_words(words) if shell is Shell.bash else (words, "")
     for value, text in list_completions(words):
         OUT.write_document(
@@ -99,7 +99,7 @@ def completion(
 
 
 def _format_value(shell: Shell, value: str, text: str) -> str:
-    """Return an output line in the shell's format. zsh separates word and description by a colon."""
+    """Return a completion in the format of the shell's script. zsh needs a colon before the description."""
     if shell is Shell.bash or value == FILES_MARKER or not text:
         return value
     if shell is Shell.fish:
@@ -108,9 +108,9 @@ def _format_value(shell: Shell, value: str, text: str) -> str:
 
 
 def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
-    """Return the words with options and values joined, and the prefix that bash does not expect in a completion.
+    """Join options with their values, and return the words and the prefix to remove from the completions.
 
-    Bash splits `--tf=2.1` into three words, and completes only the last of them.
+    Bash splits `--tf=2.1` into three words and expects a completion of only the last one.
     """
     *before, last = words
     if last == "=" and before:
@@ -124,9 +124,9 @@ def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def list_completions(words: Sequence[str]) -> Completions:
-    """Return the completions of the last word, as pairs of a word and its description.
+    """Return (word, description) for each completion of the last word.
 
-    The result is [(FILES, "")] if a file name is expected.
+    The result is [(FILES_MARKER, "")] if a file name is expected.
     """
     from tfdoctor.cli.main import COMMANDS, command_line
 
@@ -145,7 +145,7 @@ def list_completions(words: Sequence[str]) -> Completions:
 
 
 def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Completions:
-    """Return the completions of `last` after the Click command `command` and its arguments `before`."""
+    """Return the completions of the word `last`, which follows a Click command and its arguments `before`."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     options = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
     positionals = [

@@ -1,7 +1,7 @@
-"""Functions that complete the values of options in a shell. Each imports what it needs when it is called.
+"""Functions that complete the values of options in a shell.
 
-Each function takes the typed part of a value and returns (value, description) for all values that begin with it,
-regardless of case.
+Each function takes the typed part of a value, and returns (value, description) for all values that begin with it,
+regardless of case. Modules are imported only when a function is called.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["causes_and_codes", "codes", "gpus", "kinds", "releases"]
 
 Completions = list[tuple[str, str]]
 _SPACE = re.compile(r"[\s(),;/]+")
-"""Characters that are replaced in a GPU name to make it one shell word; `compat.gpus` reads both forms."""
+"""Matches characters that are replaced to make a GPU name a single shell word. `compat.gpus` reads both forms."""
 
 
 def releases(incomplete: str) -> Completions:
-    """Return the TensorFlow releases, newest first, with their dates."""
+    """Return the TensorFlow releases, newest first, with their release dates."""
     from tfdoctor.compat import Compat
 
     releases_newest_first = reversed(Compat.load().releases)
@@ -30,7 +30,7 @@ def releases(incomplete: str) -> Completions:
 
 
 def gpus(incomplete: str) -> Completions:
-    """Return the GPUs by name, without GeForce, with their compute capability."""
+    """Return the names of the GPUs, without "GeForce", with their compute capabilities."""
     from tfdoctor.compat import Compat
 
     names = {
@@ -48,7 +48,7 @@ def codes(incomplete: str) -> Completions:
 
 
 def causes_and_codes(incomplete: str) -> Completions:
-    """Return the codes and causes that `explain` can explain, with their titles and meanings."""
+    """Return the codes that `explain` accepts with their titles, and the causes with their meanings."""
     from tfdoctor.explain import list_entries
 
     entries = list_entries()
@@ -66,8 +66,8 @@ def kinds(incomplete: str) -> Completions:
 def _filter_values(typed: str, values: Iterable[tuple[str, str]], prefix: str | None = None) -> Completions:
     """Return the values that begin with `typed`.
 
-    Their beginning is replaced with `prefix`, the text as the user typed it, because some shells require that.
-    None means that `typed` is that text.
+    Their beginning is replaced with `prefix`, the text exactly as the user typed it, because some shells require
+    that. None means that this is `typed`.
     """
     prefix = typed if prefix is None else prefix
     length = len(typed)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class DiagnoseFormat(str, enum.Enum):
-    """The output format."""
+    """An output format of `diagnose`, besides JSON and HTML."""
 
     text = "text"
     github = "github"
@@ -69,7 +69,7 @@ def diagnose(
     verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Read each log, judge it, print. Returns the exit status.
+    """Diagnose each log, print the reports and return the exit status.
 
     Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
     """
@@ -115,7 +115,7 @@ def diagnose(
 
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
-    """Return the reports, with the cause taken from this host's facts where a log does not determine it."""
+    """Return the reports. If a log does not show the cause, it is taken from the facts of this host."""
     from tfdoctor.examine import examine
     from tfdoctor.system import LiveSystem
 
@@ -140,10 +140,13 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 def _diagnose_complete_log(
     name: str, compat: Compat, *, progress: bool, copy: _StdinCopy | None
 ) -> LogReport:
-    """Return the report on a complete log. `copy`, if given, stores standard input, which cannot be read twice."""
+    """Return the report on a complete log.
+
+    `copy`, if given, stores the log if it is standard input, which cannot be read again.
+    """
     label = clean(name, limit=300)
-    with show_read_progress(label) if progress else contextlib.nullcontext() as display:
-        chunks = read_log(name, on_note=write_note, meter=display)
+    with show_read_progress(label) if progress else contextlib.nullcontext() as meter:
+        chunks = read_log(name, on_note=write_note, meter=meter)
         return diagnose_log(copy.store(chunks) if copy and name == STDIN else chunks, compat, label)
 
 
@@ -151,7 +154,7 @@ class _StdinCopy:
     """A copy of the beginning of standard input, which can be read only once."""
 
     MAX_BYTES = 64 * 1024 * 1024
-    """Bytes that are stored at most, up to the end of a chunk."""
+    """The number of bytes after which no further chunk is stored."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
@@ -166,7 +169,7 @@ class _StdinCopy:
             yield chunk
 
     def replay(self, name: str) -> Iterable[bytes]:
-        """Return the chunks of a log again, without repeating a note about damaged data."""
+        """Return the chunks of a log once more, without repeating notes about damaged data."""
         return self._chunks if name == STDIN else read_log(name, on_note=lambda _: None)
 
 
@@ -195,7 +198,7 @@ def _write_page(
 def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogReport:
     """Follow a growing log until Ctrl-C or the end of its pipe, and return the report.
 
-    With `prints_verdicts`, the verdict is printed whenever it changes.
+    With `prints_verdicts`, print the verdict whenever it changes.
     """
     from tfdoctor.running.watch import Watch
 
@@ -203,11 +206,11 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
     if prints_verdicts and ERR.is_terminal:
         write_note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
-    def tell(report: LogReport) -> None:
+    def print_verdict(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.layout))
         OUT.flush()
 
-    watch = Watch(compat, label, tell if prints_verdicts else lambda _: None)
+    watch = Watch(compat, label, print_verdict if prints_verdicts else lambda _: None)
     with _stop_at_interrupt() as interrupted:
         return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, label)
 
@@ -216,7 +219,7 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
 def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether Ctrl-C was pressed. A second Ctrl-C raises KeyboardInterrupt.
 
-    Outside the main thread, or if SIGINT is ignored, the function always returns False.
+    Outside the main thread, and if SIGINT is ignored, the function always returns False.
     """
     interrupts: list[int] = []
 

@@ -28,7 +28,7 @@ def explain(
         bool, verbose_option("Show everything: how it is detected, and related checks.")
     ] = False,
 ) -> int:
-    """Print one rule or cause, that of a message, or the list of all. Returns the exit status."""
+    """Print the entry of a rule, a cause or a message, or the list of all, and return the exit status."""
     explanation = find_entries(" ".join(terms)) if terms else list_entries()
     if as_json:
         write_json(make_explanation_json(explanation))

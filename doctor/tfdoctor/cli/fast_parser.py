@@ -1,7 +1,7 @@
 """Parse the usual `check` command lines without Typer, because importing Typer is slow.
 
-The `cluster` command of `fleet run --connect` is parsed here as well: it runs on hosts that have no Typer. Typer
-parses everything else: abbreviations, `--option=value`, wrong options and --help. A test compares the two parsers.
+The `cluster` command of `fleet run --connect` is also parsed here, because it runs on hosts without Typer. Typer parses
+everything else: abbreviations, `--option=value`, wrong options and --help. A test compares the two parsers.
 """
 
 from __future__ import annotations
@@ -60,17 +60,15 @@ VALUE_OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
-"""The parameter of each option, a pattern for the values that are parsed here, and the conversion of the value."""
-
-
+"""(parameter, pattern of the values that are parsed here, conversion of the value), by option."""
 CONNECT_COMMAND = ("cluster", "--connect", "--json", "--fail-on", "never")
 """The command that `fleet run --connect` runs on a host. `--timeout SECONDS --tf-config JSON` follows."""
 
 
 def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
-    """Return the arguments of `cli.cluster.cluster` for the command that `fleet run --connect` runs on a host.
+    """Parse the command that `fleet run --connect` runs on a host, and return the arguments of `cluster`.
 
-    Return None for every other command line.
+    Return None for any other command line.
     """
     # The nine words are those of CONNECT_COMMAND, --timeout, SECONDS, --tf-config and JSON.
     if tuple(words[:5]) != CONNECT_COMMAND or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
@@ -91,7 +89,7 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def parse_check(words: Sequence[str]) -> CheckOptions | None:
-    """Return the options of a `check` command, or None if Typer must parse the command line."""
+    """Parse a `check` command and return its options, or None if Typer must parse the command line."""
     if (
         words[:1] != ["check"] or os.name == "nt"
     ):  # on Windows Typer expands wildcards, which the shell does not

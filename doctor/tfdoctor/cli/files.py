@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_option_file", "read_requirement_set", "requirement_lines"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Size limit of a file."""
+"""The size limit of a file."""
 
 
 def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
 
 
 def read_requirement_set(files: Sequence[Path]) -> RequirementSet:
-    """Return the requirements in `-r FILE…`: requirements files, pyproject.toml, environment.yml or locks.
+    """Return the requirements in `-r FILE…`, which can also be pyproject.toml, environment.yml or a lock.
 
     Raise UsageError if a file cannot be read or parsed.
     """

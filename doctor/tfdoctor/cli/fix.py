@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class _SystemFactory:
-    """A factory of `LiveSystem` objects with different environment variables, which can all be stopped together."""
+    """A factory of `LiveSystem` objects with different variables, which can be stopped together."""
 
     def __init__(self) -> None:
         self._systems: list[LiveSystem] = []
@@ -81,7 +81,7 @@ def fix(
     verbose: Annotated[bool, verbose_option("Show all output.")] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Show, ask, do it, say what came of it. Returns the exit status: 1 where an error is left.
+    """Show the changes, ask, apply them, print the result and return the exit status.
 
     Needs no root, installs no drivers. Changes are recorded: --undo restores what was there. Exit status 1 if an error
     is left.
@@ -145,7 +145,7 @@ def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bo
 
 
 def _ask_agreement() -> bool:
-    """Ask the user in the terminal whether to apply the changes, and return whether the reply is yes."""
+    """Ask on the terminal whether to apply the changes, and return whether the user agrees."""
     OUT.flush()
     ERR.write("Do this? [y/N] ")
     ERR.flush()
@@ -156,7 +156,7 @@ def _ask_agreement() -> bool:
 
 
 def codes_of(selected: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
-    """Return the current codes for the given codes. A retired code is replaced with its successors.
+    """Return the given codes in upper case, with each retired code replaced by its successors.
 
     Raise UsageError if a code is unknown.
     """
@@ -171,7 +171,7 @@ def codes_of(selected: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_R
 
 
 def _choose_exit_status(result: FixResult) -> int:
-    """Return 1 if an error remains, even one that tfdoctor cannot fix, else 0."""
+    """Return the exit status: 1 if an error remains, even if tfdoctor cannot fix it, else 0."""
     has_errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
     observed = result.observed
     has_errors |= (

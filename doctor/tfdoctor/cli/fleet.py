@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 
 MAX_SPECIFICATION_CHARS = 60_000
-"""Size limit of a specification on a command line. Linux allows 128 KiB per argument, and this one is quoted twice."""
+"""The size limit of a specification on a command line.
+
+Linux allows 128 KiB for an argument, and this one is quoted twice.
+"""
 CONNECT_SHARE = 0.6
-"""The share of a host's deadline for connecting. Starting Python and tfdoctor there takes time as well."""
+"""The share of a host's deadline that is for connecting. Starting Python and tfdoctor there takes time as well."""
 
 
 class FleetAction(str, enum.Enum):
@@ -117,7 +120,7 @@ def fleet(
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all findings, hosts and groups.")] = False,
 ) -> int:
-    """Ask if it is to, read, judge, print. Returns the exit status.
+    """Query the hosts if requested, evaluate their results, print them and return the exit status.
 
     Groups the hosts that are alike in driver, kernel, cards, TensorFlow, Python, libraries, packages, variables and
     paths, and says what the odd ones have: another version, a card missing or slower, no GPU for TensorFlow.
@@ -156,10 +159,10 @@ def fleet(
                 raise UsageError("--connect asks the hosts, and --emit asks nobody.")
             return _emit_manifest(kubernetes, image, arguments, runner, deadline, gpus)
 
-        def engine() -> Engine:
+        def make_engine() -> Engine:
             return _make_engine(chosen[0], engines[chosen[0]] or "", pass_on or [], image=image, gpus=gpus)
 
-        first_engine = engine()
+        first_engine = make_engine()
         connect_arguments = (
             None if connect is None else _make_connect_command(connect, first_engine, deadline)
         )
@@ -175,7 +178,7 @@ def fleet(
             }
             if answered:
                 _run_on_hosts(
-                    engine(),
+                    make_engine(),
                     folder / PEERS_FOLDER,
                     connect_arguments,
                     runner,
@@ -205,10 +208,10 @@ def fleet(
 
 
 def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
-    """Return the arguments of the command that each host runs to connect to the others.
+    """Return the arguments of the command with which each host connects to the others.
 
-    `connect` is a port, a specification or the name of a file; `deadline` is in seconds. Raise UsageError if `connect`
-    is invalid or too long.
+    `connect` is a port, a specification or the name of a file, and `deadline` is in seconds. Raise UsageError if
+    `connect` is invalid or too long.
     """
     import json
 
@@ -238,6 +241,7 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
             f"({MAX_SPECIFICATION_CHARS:,})."
         )
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
+    # `fast_parser.parse_connect` accepts at most three digits.
     return (*CONNECT_COMMAND, "--timeout", f"{min(999.0, deadline * CONNECT_SHARE):.0f}", "--tf-config", text)
 
 
@@ -268,8 +272,8 @@ def _emit_manifest(
 def _make_engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> Engine:
     """Return the engine that runs commands on the hosts.
 
-    `value` is what the option of the engine selects: hosts, a partition, an address or a namespace. Raise UsageError if
-    the options are wrong, and Error if the engine cannot be used.
+    `value` is the value of the engine's option: hosts, a partition, an address or a namespace. Raise UsageError if the
+    options are wrong, and Error if the engine cannot be used.
     """
     if options and name not in ("ssh", "slurm"):
         raise UsageError("--pass-on is for ssh and srun.")
@@ -313,10 +317,10 @@ def _run_on_hosts(
     dry_run: bool = False,
     only: Collection[str] | None = None,
 ) -> bool:
-    """Run the command on the hosts and store the results. `only`, if given, limits the hosts.
+    """Run the command on the hosts, or only on the hosts in `only`, and store the results.
 
-    Return True, or False if `dry_run` is set and the command was only printed. Raise UsageError if the folder is in
-    use or there are no hosts, and Error if the engine fails.
+    Return False if the command was only printed because `dry_run` is set, else True. Raise UsageError if the folder is
+    not empty or there are no hosts, and Error if the engine fails.
     """
     from tfdoctor.cli.log_arguments import write_note
     from tfdoctor.fleet.nodes import Job
@@ -361,7 +365,7 @@ def _run_on_hosts(
 
 
 def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
-    """Run the job on the hosts and store each result when it arrives."""
+    """Run the job on the hosts, and store each result as soon as it arrives."""
     from tfdoctor.cli.log_arguments import write_note
 
     start_time, result_count = time.time(), 0
@@ -385,12 +389,12 @@ def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> 
 
 
 def load_results(folder: Path, engine: str) -> Fleet:
-    """Return the evaluation of the results in a folder. Raise UsageError if there are none."""
+    """Read and evaluate the results in a folder. Raise UsageError if there are none."""
     from tfdoctor.fleet import MAX_ANSWER_BYTES, GatheredResults, evaluate_fleet
     from tfdoctor.fleet.nodes.store import PEERS_FOLDER, Store
 
-    store, gathered = Store(folder), GatheredResults()
-    for node in store.results(MAX_ANSWER_BYTES):
+    results_store, gathered = Store(folder), GatheredResults()
+    for node in results_store.results(MAX_ANSWER_BYTES):
         _add_result(gathered, node)
     if not gathered.hosts:
         msg = f"{clean_line(str(folder))} has no results."
@@ -398,11 +402,11 @@ def load_results(folder: Path, engine: str) -> Fleet:
     if (folder / PEERS_FOLDER).is_dir():
         for node in Store(folder / PEERS_FOLDER).results(MAX_ANSWER_BYTES):
             _add_connections(gathered, node)
-    return evaluate_fleet(engine, gathered, aside=store.aside)
+    return evaluate_fleet(engine, gathered, aside=results_store.aside)
 
 
 def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
-    """Add the connections of a host, or the reason why they are unknown."""
+    """Add the result of a host's connections to the others, or the reason why there is none."""
     from tfdoctor.fleet import UnusableError, read_peers
 
     state = gathered.hosts.get(node.host)
@@ -423,7 +427,7 @@ def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
 def _add_result(gathered: GatheredResults, node: StoredNode) -> None:
     """Add the result of a host, or the reason why it has none.
 
-    If the last run failed on the host, a file from an earlier run is ignored.
+    If the last run failed on the host, the file of an earlier run is ignored.
     """
     from tfdoctor.fleet import UnusableError, read_result
 

@@ -1,4 +1,4 @@
-"""Write the HTML page of `--html FILE`."""
+"""Write an HTML page for `--html FILE`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["write_page"]
 
 
 def write_page(target: Path, page: bytes, *, force: bool, quiet: bool, remark: str = "redacted") -> None:
-    """Write the page and print a note about it unless `quiet`. `remark` is a phrase for that note.
+    """Write the page and, unless `quiet` is set, print a note that contains `remark`.
 
-    Raise UsageError if the file exists and not `force`, and Error if it cannot be written.
+    Raise UsageError if the file exists and `force` is not set, and Error if it cannot be written.
     """
     write_file(target, page, force=force, option="--html")
     if not quiet:

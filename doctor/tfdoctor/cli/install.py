@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import System
 
-# An http, https or file URL without credentials, query and fragment.
+# Matches an http, https or file URL without credentials, query and fragment.
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 
 
@@ -130,7 +130,7 @@ def install(
     ] = False,
     quiet: OnlyErrors = False,
 ) -> int:
-    """Plan, make, check. Returns the exit status.
+    """Install TensorFlow in a new virtual environment, check it and return the exit status.
 
     Plans as `recommend` does, makes a new folder with pinned and hashed packages, NVIDIA's CUDA wheels among them,
     and checks the result. The system's Python is not touched. If interrupted, run the same command again to resume.
@@ -201,7 +201,7 @@ def _verify_installation(
     as_json: bool,
     verbose: bool,
 ) -> Verification:
-    """Verify the new environment with a stand-in driver and print the result."""
+    """Verify the new environment with the stand-in driver and print the result."""
     python = str(request.folder / "bin" / "python")
     verification = verify_simulated_python(
         compat, python, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
@@ -217,7 +217,7 @@ def _verify_installation(
 def _check_index(text: str) -> None:
     """Raise UsageError if the index is invalid or contains credentials.
 
-    Credentials are refused because every user of this host can read the command lines of its processes.
+    Credentials are rejected because every user of a host can read the command lines of its processes.
     """
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise UsageError(
@@ -238,10 +238,10 @@ def _find_host(
     anywhere: bool,
     facts: Path | None,
 ) -> tuple[Host, MachineFacts]:
-    """Return the host that the plan is for, and the facts of this machine.
+    """Return the host that the plan is for, and the facts about this machine.
 
-    The GPUs and the driver come from the options, a recorded host or this host; the operating system is always this
-    one. Raise UsageError if the options are wrong.
+    The GPUs and the driver are those of the options, of a recorded host or of this host. The operating system is always
+    that of this host. Raise UsageError if the options are wrong.
     """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
@@ -273,9 +273,9 @@ def _find_host(
 
 
 def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
-    """Return the host with each ambiguous GPU name replaced by one GPU.
+    """Return the host with each ambiguous GPU name replaced by one of the GPUs with that name.
 
-    Raise UsageError if the GPUs with that name need different plans.
+    Raise UsageError if these GPUs need different plans.
     """
     if any(gpu.other_capabilities for gpu in host.cards):
         version = check_python(python) if python is not None and python[:1].isdigit() else None
@@ -291,7 +291,7 @@ def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None)
 
 
 def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
-    """Return the parts of a fit that are compared to tell whether two plans are the same."""
+    """Return the parts of a fit that must be equal for two plans to count as the same."""
     return () if fit is None else (fit.release.version, fit.python, fit.serious_count)
 
 
@@ -299,31 +299,31 @@ def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
 
 
 def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
-    """Print the planned actions, after checking what can be checked without changes, and return the exit status.
+    """Print the plan, after all checks that change nothing, and return the exit status.
 
     Raise NoRoomError if the disk is too full, and NoSolutionError if the requirements exclude each other.
     """
     disk_needs = compute_needs(make_install_sizes(request), exact=True)
     check_needs(disk_needs, clean_line(str(request.folder)))
-    untried = ""
+    unresolved_reason = ""
     if request.has_requirements:
-        request, untried = _try_resolution(request)
+        request, unresolved_reason = _try_resolution(request)
     if as_json:
-        write_json(_make_document(request, notes, disk_needs=disk_needs, untried=untried))
+        write_json(_make_document(request, notes, disk_needs=disk_needs, unresolved_reason=unresolved_reason))
     else:
         lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(request)]
-        if untried:
-            lines.append(f"Could not check whether your requirements are compatible with it: {untried}")
+        if unresolved_reason:
+            lines.append(f"Could not check whether your requirements are compatible with it: {unresolved_reason}")
         folder, steps = str(request.folder), list_commands(request)
         OUT.write(render_dry_run(request.option, folder, lines, steps, whole=verbose, **OUT.layout))
-    return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
+    return ExitCode.IMPOSSIBLE if unresolved_reason else ExitCode.OK
 
 
 def _try_resolution(request: InstallRequest) -> tuple[InstallRequest, str]:
-    """Resolve the requirements, and return the request and the reason why that was not possible.
+    """Resolve the requirements, and return (request, reason).
 
-    If there is no reason, it is empty and the request has the resolution. Otherwise the request is unchanged. Raise
-    NoSolutionError if the requirements exclude each other.
+    Normally the request contains the resolution, and the reason is "". If the requirements cannot be resolved here, the
+    request is unchanged, and the reason says why. Raise NoSolutionError if the requirements exclude each other.
     """
     if not request.can_resolve_first:
         return request, f"the pip of Python {request.option.python} cannot say; uv can."
@@ -338,7 +338,7 @@ def _try_resolution(request: InstallRequest) -> tuple[InstallRequest, str]:
 def _make_environment(
     request: InstallRequest, notes: Sequence[str], *, quiet: bool, verbose: bool
 ) -> InstallResult:
-    """Create the environment. If this fails half-way, tell the user how to resume, and raise Error again."""
+    """Create the environment. If this fails half-way, tell the user how to resume, and re-raise the error."""
     display_name = clean_line(str(request.folder))
     advice = (
         f"{display_name} is unfinished: run the same command again to finish it, "
@@ -375,11 +375,11 @@ def _make_document(
     result: InstallResult | None = None,
     report: Report | None = None,
     disk_needs: Sequence[DiskSpaceNeed] = (),
-    untried: str = "",
+    unresolved_reason: str = "",
 ) -> dict[str, Any]:
     """Return the JSON document.
 
-    `result` is None for a dry run. `untried` is the reason why the requirements could not be resolved, or empty.
+    `result` is None for a dry run. `unresolved_reason` says why the requirements could not be resolved, or is "".
     """
     environment = None
     if result is not None:
@@ -398,7 +398,7 @@ def _make_document(
         resolution = make_resolution_json(
             [(item.name, item.locked, item.chosen) for item in changes],
             tried=chosen is not None,
-            why=untried or None,
+            why=unresolved_reason or None,
         )
     return make_install_json(
         request.option,
@@ -414,7 +414,7 @@ def _make_document(
 
 
 def _report_result(request: InstallRequest, result: InstallResult, report: Report, *, verbose: bool) -> None:
-    """Print what was installed, and the findings of the check that followed."""
+    """Print what was installed, followed by the report on it."""
     option, folder = request.option, str(request.folder)
     contents = (
         f"TensorFlow {option.tensorflow}, Python {request.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LintFormat(str, enum.Enum):
-    """An output format for findings."""
+    """An output format of `lint`."""
 
     text = "text"
     json = "json"
@@ -42,14 +42,14 @@ class LintFormat(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Editable:
-    """A source file with the edits that --fix makes."""
+    """A source file with the edits that `--fix` makes in it."""
 
     source: Source
     edits: list[Edit]
 
     @property
     def corrected(self) -> str:
-        """The text after the edits, without a byte order mark."""
+        """The text of the file after the edits, without a byte order mark."""
         data = apply_edits(self.source.data, self.edits)
         return data[len(self.source.mark) :].decode(self.source.codec)
 
@@ -71,7 +71,7 @@ def lint(
     fix: Annotated[bool, option("Correct what is certain; shows the changes.", "--fix")] = False,
     as_json: Json = False,
 ) -> int:
-    """Read, judge, print; with --fix write. Returns the exit status.
+    """Lint the files, print the problems, edit the files if requested, and return the exit status.
 
     Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles and YAML, and runs none of them. `# noqa: TFD711` and
     [tool.tfdoctor] in pyproject.toml turn findings off.
@@ -116,11 +116,11 @@ def lint(
 def _lint_files(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
 ) -> tuple[LintResult, dict[str, _Editable], dict[str, str]]:
-    """Lint the given files and folders; return the result, the editable files and the refused files.
+    """Lint the given files and folders, and return (result, editable files, refusals).
 
-    The editable files are those that --fix changes, by path. The refused files are mapped from their paths to the
-    reasons why --fix cannot change them. `release` and `gpus` are used for every file; None means that the settings
-    of its project or the detected environment are used. Raise UsageError if settings are invalid.
+    The editable files are those that `--fix` changes, by path. The refusals are the reasons why `--fix` cannot change
+    other files, by path. `release` and `gpus` apply to every file. If they are None, the settings of the file's project
+    apply, or else the detected environment. Raise UsageError if settings are invalid.
     """
     detected = _detect_environment() if release is None or gpus is None else (None, None)
     problems: list[LintProblem] = []
@@ -128,19 +128,19 @@ def _lint_files(
     editable: dict[str, _Editable] = {}
     refusals: dict[str, str] = {}
     correctable: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
-    names_left: dict[str, set[str] | None] = {}
+    remaining_names: dict[str, set[str] | None] = {}
     for path, kind, settings, below_root, leaves_folder in _iter_files(paths):
         target = LintTarget(
             next((item for item in (release, settings.tf, detected[0]) if item is not None), None),
             next((item for item in (gpus, settings.gpus, detected[1]) if item is not None), None),
         )
         label = str(path)
-        names_left[label] = set()
+        remaining_names[label] = set()
         try:
             source = load_source(path, python=kind == "python")
         except ValueError as error:
             unreadable.append(Unreadable(label, f"{error}"))
-            names_left[label] = _find_misspelt_names(path)
+            remaining_names[label] = _find_misspelt_names(path)
             continue
         file_problems, reason = lint_text(source.text, kind, target)
         if reason is not None:
@@ -148,13 +148,13 @@ def _lint_files(
         file_problems = [
             replace(item, path=label) for item in file_problems if settings.includes(below_root, item.name)
         ]
-        names_left[label] = list_remaining_names(source.text, kind, file_problems)
+        remaining_names[label] = list_remaining_names(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
             correctable[label] = source, kind, file_problems, leaves_folder
         else:
             problems += file_problems
     for label, (source, kind, file_problems, leaves_folder) in correctable.items():
-        fixable = drop_fixes_of_shared_names(file_problems, names_left)
+        fixable = drop_fixes_of_shared_names(file_problems, remaining_names)
         try:
             if edits := plan_edits(source, fixable, kind):
                 if leaves_folder:
@@ -164,13 +164,13 @@ def _lint_files(
             refusals[label] = f"{error}"
             fixable = [replace(item, fix=None) for item in fixable]
         problems += fixable
-    order = {label: index for index, label in enumerate(names_left)}
+    order = {label: index for index, label in enumerate(remaining_names)}
     problems.sort(key=lambda item: order[item.path])
-    return LintResult(len(names_left), tuple(problems), tuple(unreadable)), editable, refusals
+    return LintResult(len(remaining_names), tuple(problems), tuple(unreadable)), editable, refusals
 
 
 def _find_misspelt_names(path: Path) -> set[str] | None:
-    """Return the misspelt variables in a file that could not be checked. None if it cannot even be read."""
+    """Return the misspelt variables in a file that cannot be checked, or None if it cannot even be read."""
     try:
         return {word for word in iter_capital_words(path) if guess_variable(word)}
     except OSError:
@@ -178,24 +178,24 @@ def _find_misspelt_names(path: Path) -> set[str] | None:
 
 
 def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
-    """Yield (path, kind, settings, path below the project, whether it leaves its folder) for each file, once.
+    """Yield (path, kind, settings, path in the project, whether it leaves its folder) once for each file.
 
-    The project is the folder of the nearest pyproject.toml, and the settings are from that file. A file leaves its
-    folder if it is a link to a target outside the given folder. Raise UsageError if settings are invalid.
+    The project is the folder of the nearest pyproject.toml, which contains the settings. A file leaves its folder if it
+    is a symbolic link to a target outside the given folder. Raise UsageError if settings are invalid.
     """
     visited_paths: set[Path] = set()
     projects: dict[Path, tuple[Settings, Path]] = {}
     for path in paths:
         settings, root = _find_project(path if path.is_dir() else path.parent, projects)
 
-        def relative_path(file: Path, root: Path = root) -> str:
+        def get_relative_path(file: Path, root: Path = root) -> str:
             try:
                 return resolve_path(file).relative_to(root).as_posix()
             except ValueError:
                 return file.name
 
-        def is_excluded(file: Path, settings: Settings = settings, inner: object = relative_path) -> bool:
-            return bool(settings.exclude) and settings.is_excluded(inner(file))  # type: ignore[operator]
+        def is_excluded(file: Path, settings: Settings = settings, get_path: object = get_relative_path) -> bool:
+            return bool(settings.exclude) and settings.is_excluded(get_path(file))  # type: ignore[operator]
 
         is_named = not path.is_dir()
         for file in [path] if is_named else walk_files(path, SKIPPED_FOLDERS, is_excluded):
@@ -209,18 +209,18 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, st
                 continue
             visited_paths.add(absolute)
             leaves_folder = not is_named and file.is_symlink() and not _is_inside(file, path)
-            yield file, kind or "python", settings, relative_path(file), leaves_folder
+            yield file, kind or "python", settings, get_relative_path(file), leaves_folder
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
-    """Return whether the target of a path is in or below a folder, after following links."""
+    """Return whether a path is in or below a folder after symbolic links have been resolved."""
     return resolve_path(path).is_relative_to(resolve_path(folder))
 
 
 def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
-    """Return the settings in the nearest pyproject.toml and the folder that paths are relative to.
+    """Return the settings in the nearest pyproject.toml, and the folder that their paths are relative to.
 
-    If that file is missing or has no [tool.tfdoctor] table, return the default settings and `folder`. `projects`
+    If there is no such file, or it has no [tool.tfdoctor] table, return the default settings and `folder`. `projects`
     caches the results. Raise UsageError if the settings are invalid.
     """
     start = resolve_path(folder)
@@ -258,7 +258,7 @@ def _load_table(file: Path) -> dict[str, object] | None:
 
 
 def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
-    """Return the environment's TensorFlow release and the number of GPUs of this host; None means unknown."""
+    """Return the environment's TensorFlow release and this host's number of GPUs. None means unknown."""
     import sys
 
     from tfdoctor.system import LiveSystem
@@ -289,12 +289,12 @@ def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
 
 
 def _format_changes(editable: dict[str, _Editable]) -> str:
-    """Return a diff of the edits that --fix makes."""
+    """Return a diff of the edits that `--fix` makes."""
     return "".join(format_diff(path, file.source.text, file.corrected) for path, file in editable.items())
 
 
 def _edit_files(editable: dict[str, _Editable]) -> dict[str, str]:
-    """Edit each file once, even if it has several names, and return the reasons for unchanged files, by path."""
+    """Edit each file once, even if it has several names. Return the reasons for unchanged files by path."""
     from tfdoctor.system.editing import edit_file
 
     refusals: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Log arguments, and notes on standard error, for `diagnose`, `placement` and other commands."""
+"""The log arguments of `diagnose` and `placement`, and notes on standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["list_logs", "write_note"]
 def list_logs(files: Sequence[str], command: str) -> list[str]:
     """Return the named logs, or standard input if there are none.
 
-    Raise UsageError if standard input is needed but closed, or if no log is named and it is a terminal.
+    `command` is for the error message. Raise UsageError if standard input would be read but is closed, or if no log is
+    named and standard input is a terminal.
     """
     if not files and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(

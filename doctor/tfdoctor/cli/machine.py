@@ -1,4 +1,4 @@
-"""Choose the host that a plan is for: a host described by options, a recorded host, or this host."""
+"""Choose the host that a plan is for: a host that options describe, a recorded host, or this host."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["host_for"]
 
 PROBE_TIMEOUT_S = 10.0
-"""Time limit for the inspection of this host, in seconds."""
+"""The time limit in seconds for examining this host."""
 
 
 def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
-    """Return a host with the named GPUs, a recorded host, or this host if neither is given.
+    """Return a host with the named GPUs, the host of a recording, or this host if neither is given.
 
-    `driver` replaces the driver of that host. Raise UsageError if a GPU or the driver is invalid.
+    `facts` is the path of the recording. `driver`, if given, replaces the driver of the host. Raise UsageError if a
+    GPU or the driver is invalid.
     """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
@@ -45,19 +46,19 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
 def _needs_arm64(compat: Compat, gpus: Sequence[HostGpu]) -> bool:
     """Return whether one of the GPUs exists only in hosts with a 64-bit ARM processor.
 
-    If a name is ambiguous, this must be true of every GPU with that name.
+    If the name of a GPU is ambiguous, this must be true for all GPUs with that name.
     """
     return any(
         all(
-            compat.arm64.find_kind(gpu.name, text) is not None
-            for text in (gpu.capability, *gpu.other_capabilities)
+            compat.arm64.find_kind(gpu.name, capability) is not None
+            for capability in (gpu.capability, *gpu.other_capabilities)
         )
         for gpu in gpus
     )
 
 
 def _collect_host_facts(compat: Compat, facts: Path | None) -> Facts:
-    """Collect the facts about this host, or about a recorded host if `facts` is its bundle."""
+    """Collect the facts about this host or, if `facts` is the path of a recording, those in the recording."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem, RecordedSystem
 

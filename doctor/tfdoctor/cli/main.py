@@ -1,4 +1,4 @@
-"""The Typer application. Each command is a module that is imported when the command is called."""
+"""The Typer application. The module of a command is imported only if the command is called."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ COMMANDS = {
     "report": "Print redacted Markdown for a bug report.",
     "completion": "Set up shell completion of commands, options and values.",
 }
-"""The first help line of each command, by command name. The command's module and function have the same name.
+"""The first line of each command's help text. The module and the function of a command have the command's name.
 
 The rest of the help text is the function's docstring without its first line.
 """
 
 GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
-"""Options that may precede a command."""
+"""The options that may precede a command."""
 
 EXIT_STATUS = {
     0: "nothing found",
@@ -58,7 +58,7 @@ EXIT_STATUS = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name. A command's module is imported when the command is looked up."""
+    """The Click commands by name. The module of a command is imported when the command is looked up."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -87,7 +87,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _adapt_to_typer(function: Any) -> Any:
-    """Wrap the function with a signature for Typer, in which each `OptionSpec` is replaced with Typer's own class."""
+    """Wrap a command function with a signature for Typer: each `OptionSpec` becomes an object of Typer."""
     hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints adds `Optional` on Python 3.10
     signature = inspect.signature(function)
     parameters = [
@@ -106,17 +106,17 @@ def _adapt_to_typer(function: Any) -> Any:
 
 
 def _make_annotation(hint: Any) -> Any:
-    """Return the annotation for Typer that corresponds to an annotation with an `OptionSpec`."""
+    """Convert an annotation with an `OptionSpec` to an annotation for Typer."""
     kind, spec = get_args(hint)
     factory: Any = typer.Option if spec.kind == "option" else typer.Argument
     return Annotated[kind, factory(*spec.names, **spec.settings)]
 
 
 class _Group(TyperGroup):
-    """The command group. It lists the commands without importing them, in a help text that fits on one screen."""
+    """The command group. Its help text lists the commands without importing them, and fits on one screen."""
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
-        """Write the text directly below the usage, without an empty line, so that the help fits on 24 lines."""
+        """Write the text directly below the usage, without an empty line, so that the help fits in 24 lines."""
         with formatter.indentation():
             formatter.write_text(inspect.cleandoc(main.__doc__ or ""))
 
@@ -138,7 +138,7 @@ class _Group(TyperGroup):
 
 
 def _normalize_arguments(arguments: list[str]) -> list[str]:
-    """Replace `help`, `help COMMAND` and `version`, which many users type first, with the corresponding options."""
+    """Replace `help`, `help COMMAND` and `version`, which many users try first, with --help and --version."""
     if arguments == ["version"]:
         return ["--version"]
     if arguments[:1] == ["help"]:

@@ -86,7 +86,7 @@ def matrix(
     as_json: Json = False,
     as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
 ) -> int:
-    """Print the releases that meet the query; the sheet where one version was asked for. Returns the exit status.
+    """Print the releases that match, or the data sheet of a single one, and return the exit status.
 
     Read from the wheels of every release. With conditions: the releases that meet all of them.
     """
@@ -176,7 +176,7 @@ def _write_explorer(target: Path, *, force: bool) -> int:
 
 
 def _print_gpus(*, as_json: bool) -> int:
-    """Print every GPU that `--gpu` accepts, and return the exit status."""
+    """Print the names that `--gpu` accepts, and return the exit status."""
     compat = Compat.load()
     if as_json:
         write_json(pages.make_gpus_json(compat.gpus, compat.gpus_as_of))
@@ -198,10 +198,10 @@ def _print_rows(
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    """Print the rows, or a data sheet if `has_one_version`.
+    """Print the rows or, if `has_one_version` is set, a data sheet.
 
-    `newest` limits the output to an overview for a terminal; `whole` prints the complete sheet. `gpu` is the GPU as
-    the user named it.
+    With `newest`, the output is limited to an overview for a terminal. With `whole`, the sheet is complete. `gpu` is
+    the GPU as the user named it.
     """
     release_sheet = None
     if has_one_version:
@@ -241,7 +241,7 @@ def _print_rows(
 
 
 def _check_query(compat: Compat, query: MatrixQuery) -> None:
-    """Raise UsageError if a version or the package is invalid. The query itself checks whether a release exists."""
+    """Raise UsageError if a version or the package is invalid. Whether a release exists is checked later."""
     for field, example in EXAMPLE_BY_FIELD.items():
         value = getattr(query, field)
         if value is None:
@@ -275,7 +275,7 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
 def _describe_known_values(compat: Compat, field: str) -> str:
     """Return a sentence that lists the values of a field in all releases, newest first.
 
-    Only Python, CUDA and cuDNN have such a list; for other fields the sentence is empty.
+    Return "" for fields other than Python, CUDA and cuDNN.
     """
     if field == "python":
         values = {
@@ -290,10 +290,10 @@ def _describe_known_values(compat: Compat, field: str) -> str:
 
 
 def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
-    """Return the query restricted to a GPU's compute capabilities, and a note about them.
+    """Return the query restricted to the compute capability of a GPU, and a note about it.
 
-    `gpu` is a name or a PCI ID. An ambiguous name has several capabilities. Raise UsageError if the GPU is unknown or
-    the query has a compute capability already.
+    `gpu` is a PCI ID or a name. An ambiguous name has several capabilities. Raise UsageError if the GPU is unknown or
+    the query already has a compute capability.
     """
     if query.capability is not None:
         raise UsageError("--gpu and --cc say the same; give one of them.")
@@ -307,13 +307,13 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
         advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
         msg = f"--gpu: no NVIDIA GPU called `{gpu}` is known."
         raise UsageError(msg, hint=advice + GPUS_HINT)
-    texts = match.capabilities
+    capabilities = match.capabilities
     names = list(dict.fromkeys(matching_gpu.name for matching_gpu in match.gpus))
     name = names[0] if len(names) == 1 else gpu
-    note = f"{name} has compute capability {texts[0]}."
+    note = f"{name} has compute capability {capabilities[0]}."
     if match.ambiguous:
         note = (
-            f"{name} can be a card of compute capability {', '.join(texts[:-1])} or {texts[-1]}: releases "
+            f"{name} can be a card of compute capability {', '.join(capabilities[:-1])} or {capabilities[-1]}: releases "
             "that run on one of them are shown. --gpu takes the PCI id, too (`lspci -nn` shows it: 10de:…)."
         )
     if all(
@@ -325,11 +325,11 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
             "`tfdoctor recommend "
             f"--gpu '{gpu}'` shows what is available."
         )
-    return dataclasses.replace(query, capability=",".join(texts)), note
+    return dataclasses.replace(query, capability=",".join(capabilities)), note
 
 
 def _raise_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
-    """Raise UsageError with the nearest releases."""
+    """Raise UsageError with the names of the nearest releases."""
     nearest = ", ".join(compat.nearest_versions(spec))
     newest = compat.newest.version
     release_name = f"{package} {spec}" if package else f"TensorFlow {spec}"
@@ -349,7 +349,7 @@ def _raise_unknown_version(compat: Compat, option: str, text: str, reason: str) 
 
 
 def _drop_condition(query: MatrixQuery, field: str) -> MatrixQuery:
-    """Return the query without one condition. A dropped capability still requires a GPU build."""
+    """Return the query without one condition. Without its capability, it still requires a GPU build."""
     conditions = dataclasses.asdict(query) | {"gpu": True if query.capability else query.gpu}
     return MatrixQuery(**{**conditions, field: None})
 
@@ -357,8 +357,8 @@ def _drop_condition(query: MatrixQuery, field: str) -> MatrixQuery:
 def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
     """Return sentences that say which conditions prevent a match.
 
-    For a condition that no release meets, they list the existing values; otherwise they say how many releases match
-    without it. `gpu` is the GPU as the user named it, if the capability comes from it.
+    For a condition that no release meets, they list the existing values; for others, they say how many releases match
+    without it. `gpu` is the GPU as the user named it, or None if the query was not restricted to a GPU.
     """
     reasons = []
     conditions = {

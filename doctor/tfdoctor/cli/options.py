@@ -1,4 +1,4 @@
-"""Options that several commands share. Other options are declared in the signature of their command."""
+"""The options that several commands share. All others are declared in the signature of their command."""
 
 from __future__ import annotations
 
@@ -41,39 +41,42 @@ Command = TypeVar("Command")
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """An option or an argument. `main` converts it for Typer, so that command modules need not import Typer."""
+    """An option or an argument, which `main` converts for Typer. Command modules need not import Typer."""
 
     kind: Literal["option", "argument"]
     names: tuple[str, ...]
-    """Names as the user types them. If empty, the name is derived from the parameter."""
+    """The names as the user types them. If empty, Typer derives the name from the parameter."""
     settings: dict[str, Any]
-    """Keyword arguments for Typer."""
+    """The keyword arguments for Typer."""
 
 
 def option(text: str, *names: str, **settings: Any) -> OptionSpec:
     """Return an option with the help text `text`.
 
-    `settings` are keyword arguments for Typer: `metavar`, `min`, `callback`, `autocompletion` (see
-    `completion_values`) and so on.
+    `settings` are keyword arguments for Typer, such as `metavar`, `min` and `autocompletion` (see
+    `completion_values`).
     """
     return OptionSpec("option", names, {"help": text, **settings})
 
 
 def argument(text: str, **settings: Any) -> OptionSpec:
-    """Return an argument. The parameters have the same meaning as those of `option`."""
+    """Return an argument. The parameters are those of `option`."""
     return OptionSpec("argument", (), {"help": text, **settings})
 
 
 def command(function: Command) -> Command:
     """Mark a function as a command.
 
-    pyproject.toml names this decorator, so that ruff knows that Typer evaluates the annotations at run time.
+    The decorator is named in pyproject.toml, so that ruff knows that Typer evaluates the annotations at run time.
     """
     return function
 
 
 def check_finite(value: float | None) -> float | None:
-    """Return the number. Raise BadParameter if it is infinite or `nan`, which the `min` and `max` of Typer accept."""
+    """Return the number unchanged. Raise BadParameter if it is infinite or NaN.
+
+    Typer's `min` and `max` do not reject these values.
+    """
     if value is not None and not math.isfinite(value):
         import typer
 
@@ -82,7 +85,7 @@ def check_finite(value: float | None) -> float | None:
 
 
 def verbose_option(text: str) -> OptionSpec:
-    """Return the `--verbose` option with the help text of a command."""
+    """Return the `--verbose` option with a command's help text."""
     return option(text, "--verbose", "-v")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_INPUT_BYTES = 64 << 20
-"""Bytes that are read at most, to bound memory use. No tool prints as much."""
+"""The largest number of bytes that are read, to limit memory use. No tool prints that much."""
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -39,7 +39,7 @@ def parse(
     ] = "-",
     as_json: Json = False,
 ) -> int:
-    """Parse one output and print what it says. Returns the exit status. Raises UsageError."""
+    """Parse the output of a tool, print the result and return the exit status."""
     if kind != "auto" and kind not in PARSERS:
         nearest = difflib.get_close_matches(kind, PARSERS, n=2)
         hint = f"Did you mean {' or '.join(nearest)}?" if nearest else f"One of: auto {' '.join(PARSERS)}"
@@ -61,7 +61,7 @@ def parse(
 def iter_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, value) for every scalar in nested data, such as ("gpus[0].name", "Tesla T4").
 
-    None and an empty list are yielded as "none".
+    The value for None and for an empty list is "none".
     """
     if isinstance(value, dict):
         for key, item in value.items():
@@ -74,7 +74,7 @@ def iter_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _load_input(file: str) -> str:
-    """Return the text of a file, or of standard input for `-`. Raise UsageError if it cannot be read."""
+    """Read a file, or standard input for `-`, and return its text. Raise UsageError if it cannot be read."""
     try:
         if file == "-":
             content = sys.stdin.buffer.read(MAX_INPUT_BYTES)

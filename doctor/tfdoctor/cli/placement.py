@@ -34,7 +34,7 @@ def placement(
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all operations and all evidence.")] = False,
 ) -> int:
-    """Read one log, count, print. Returns the exit status.
+    """Count the operations on each device in a log, print the result and return the exit status.
 
     TensorFlow prints where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
     ConfigProto(log_device_placement=True). Sends nothing.

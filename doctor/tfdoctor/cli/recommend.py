@@ -46,7 +46,7 @@ def recommend(
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show every option, every part and every reason.")] = False,
 ) -> int:
-    """Print what fits. Returns the exit status.
+    """Print the releases that work and how to install them, and return the exit status.
 
     Without --tf: the best one. Changes nothing, and uses no network. Exit status 1 where nothing fits.
     """

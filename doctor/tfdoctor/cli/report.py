@@ -34,7 +34,7 @@ def report(
     timeout: Timeout = 10.0,
     force: Annotated[bool, option("Replace an existing file.", "--force")] = False,
 ) -> int:
-    """Look, redact, judge, write. Returns the exit status: 0 whatever was found.
+    """Print a redacted report on a machine as Markdown. The exit status is 0 whatever was found.
 
     Prints versions, verdict, findings and their evidence. Sends nothing.
     """

@@ -57,7 +57,7 @@ def run(
     verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Run it, pass everything through, say what the log meant. Returns the exit status, or dies by its signal.
+    """Run a program unchanged, explain its log, and return its exit status or die by its signal.
 
     Input, output, signals and the exit status are the program's (126, 127: it could not be started; a signal
     that ends it ends tfdoctor, too). The answer goes to standard error.
@@ -114,7 +114,7 @@ def run(
 
 
 def _report_start_failure(name: str, error: OSError) -> int:
-    """Print why the program cannot be started, and return the exit status that a shell would return.
+    """Print why the program cannot be started, and return the exit status that a shell uses for this.
 
     The status is 127 if the program does not exist, and 126 if it cannot be executed.
     """
@@ -143,8 +143,8 @@ def _write_report(
 ) -> bool:
     """Write the report to standard error, and return whether a finding is at least as severe as `fail_on`.
 
-    `notes` has two lists of notes on log lines that tfdoctor caused: those with library names and those with
-    placements. Without a report, the result is False.
+    `notes` has two lists of notes on log lines that tfdoctor caused: lines with library names, and lines with
+    placements. If the log could not be analysed, the result is False.
     """
     from tfdoctor.render.run_summary import render_run
     from tfdoctor.render.terminal import ERR

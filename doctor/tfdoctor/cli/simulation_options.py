@@ -1,4 +1,4 @@
-"""Parse the `--simulate` option, and verify with a stand-in driver for the simulated GPUs."""
+"""Parse the `--simulate` option, and verify with the stand-in driver for the simulated GPUs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 MAX_GPUS = 32
-"""The number of GPUs that the stand-in driver can simulate."""
+"""The largest number of GPUs that the stand-in driver can simulate."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 def parse_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
 ) -> Simulated | None:
-    """Return the simulation that --simulate, --driver and --gpus describe, or None if nothing is simulated.
+    """Return the simulation that --simulate, --driver and --gpus request, or None if there is none.
 
     `names` are the values of --simulate. Raise UsageError if a value is invalid.
     """
@@ -132,7 +132,7 @@ def verify_simulated_image(
     stand_in = build_stand_in()
     print_simulation_title(simulation, quiet=quiet)
     with open_progress(quiet=quiet, moving=False) as display:
-        tell = make_stage_printer(quiet=quiet)
+        print_stage = make_stage_printer(quiet=quiet)
         return verify_image(
-            engine, compat, image, request, on_stage=tell, stand_in=stand_in, progress=display
+            engine, compat, image, request, on_stage=print_stage, stand_in=stand_in, progress=display
         )

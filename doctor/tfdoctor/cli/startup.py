@@ -1,4 +1,4 @@
-"""The entry point: run a command and report its errors. Typer is imported only if it must parse the command line."""
+"""The entry point, which runs a command and reports errors. Typer is imported only if it is needed."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ __all__ = ["run"]
 
 
 def run() -> NoReturn:
-    """Run a command and exit with a documented status, even after an unexpected error."""
-    own_arguments = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    """Run the command and exit with a documented status, even after an unexpected error."""
+    arguments = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     for name in ("COLUMNS", "LINES"):  # Rich reads them and fails if they are not numbers
         if not re.fullmatch(r"[0-9]{1,9}", os.environ.get(name, "0")):
             del os.environ[name]
-    received: list[int] = []
+    received_signals: list[int] = []
     status: int = ExitCode.INTERRUPTED
     with stdio.ensure_standard_streams():
         try:
-            with signals.handle_termination_signals() as received:
-                status = _flush_output(_run_command(own_arguments, received))
+            with signals.handle_termination_signals() as received_signals:
+                status = _flush_output(_run_command(arguments, received_signals))
         except KeyboardInterrupt:  # a second Ctrl-C, while the first is reported
-            _report_interrupt(received)
-    by_signal = [number for number in received if number != signal.SIGINT]
-    if by_signal:
-        signals.end_with_signal(by_signal[0])
-    # CPython kills itself by SIGINT if the exception left code that `exec` runs, such as a dataclass's. Threads that
-    # still run end in pthread_exit, which aborts the process if libgcc_s cannot be opened any more.
-    if received or threading.active_count() > 1:
+            _report_interrupt(received_signals)
+    termination_signals = [number for number in received_signals if number != signal.SIGINT]
+    if termination_signals:
+        signals.end_with_signal(termination_signals[0])
+    # `sys.exit` is not safe here: CPython kills itself with SIGINT if a KeyboardInterrupt left code that `exec` runs,
+    # such as that of a dataclass. Threads that still run end in pthread_exit, which aborts the process if libgcc_s
+    # can no longer be opened.
+    if received_signals or threading.active_count() > 1:
         os._exit(int(status))
     sys.exit(int(status))
 
 
-def _run_command(own_arguments: list[str], received: list[int]) -> int:
+def _run_command(arguments: list[str], received_signals: list[int]) -> int:
     """Run the command and return the exit status.
 
-    `own_arguments` are the arguments before `--`; those after it belong to another program. `received` has the
-    numbers of the signals so far.
+    `arguments` are those before `--`; those after it belong to another program. `received_signals` has the numbers of
+    the signals that have arrived so far.
     """
-    wants_json = "--json" in own_arguments
+    wants_json = "--json" in arguments
     try:
         if "TFDOCTOR_CALLED" in os.environ:
             from tfdoctor.render import program_name
@@ -60,14 +61,14 @@ def _run_command(own_arguments: list[str], received: list[int]) -> int:
         options = parse_check(sys.argv[1:])
         status = _run_typer() if options is None else _run_check(options)
     except KeyboardInterrupt:
-        return _report_interrupt(received)
-    except BrokenPipeError:  # `tfdoctor check | head`: nobody reads the rest
+        return _report_interrupt(received_signals)
+    except BrokenPipeError:  # for example in `tfdoctor check | head`
         stdio.discard_output(sys.stdout)
         return ExitCode.OK
-    except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):
+    except SystemExit as exit_error:
+        if not isinstance(exit_error.__context__, BrokenPipeError):
             raise
-        stdio.discard_output(sys.stdout)  # Typer catches it first if the answer is longer than a buffer
+        stdio.discard_output(sys.stdout)  # Typer turns a BrokenPipeError during the command into SystemExit
         return ExitCode.OK
     except Error as error:
         return _report_error(error.exit_code, error.kind, error.message, error.hint, wants_json)
@@ -81,10 +82,10 @@ def _run_command(own_arguments: list[str], received: list[int]) -> int:
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _report_error(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:
-        if received and _is_interruption(error):
-            return _report_interrupt(received)
+        if received_signals and _is_interruption(error):
+            return _report_interrupt(received_signals)
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
-            version_options = {"--version", "-V"} & set(own_arguments)
+            version_options = {"--version", "-V"} & set(arguments)
             hint = (
                 f"`tfdoctor {version_options.pop()}` takes no other arguments."
                 if version_options
@@ -92,15 +93,15 @@ def _run_command(own_arguments: list[str], received: list[int]) -> int:
             )
             return _report_error(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _report_defect(error, wants_json)
-    if status == ExitCode.INTERRUPTED and received:  # Typer turns a KeyboardInterrupt into this status
-        return _report_interrupt(received)
+    if status == ExitCode.INTERRUPTED and received_signals:  # Typer turns a KeyboardInterrupt into this status
+        return _report_interrupt(received_signals)
     return status
 
 
 def _is_interruption(error: BaseException | None) -> bool:
     """Return whether a KeyboardInterrupt led to this error.
 
-    CPython's locks fail with another error if the signal arrives between two of their steps.
+    If the signal arrives while CPython acquires a lock, another error can replace it.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -108,14 +109,17 @@ def _is_interruption(error: BaseException | None) -> bool:
 
 
 def _run_check(options: CheckOptions) -> int:
-    """Run `check` with options that are already parsed."""
+    """Run `check` with the parsed options, and return the exit status."""
     from tfdoctor.cli.check import check
 
     return check(**options)
 
 
 def _run_typer() -> int:
-    """Run any command line that the fast parser of `check` does not handle, and return the exit status."""
+    """Run a command line that is not a simple `check`, and return the exit status.
+
+    Typer parses it, unless it is the command of `fleet run --connect`.
+    """
     connect_options = parse_connect(sys.argv[1:])
     if connect_options is not None:
         from tfdoctor.cli.cluster import cluster
@@ -129,8 +133,8 @@ def _run_typer() -> int:
     arguments = sys.argv[1:]
     try:
         code = command_line()(arguments or ["--help"], standalone_mode=False)
-    except typer.Exit as end:
-        return end.exit_code
+    except typer.Exit as typer_exit:
+        return typer_exit.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
     if not arguments:  # the help was printed, but without a command that is wrong usage
@@ -139,7 +143,7 @@ def _run_typer() -> int:
 
 
 def _flush_output(status: int) -> int:
-    """Flush standard output. Return `status`, or another exit status if the output cannot be written."""
+    """Flush standard output, and return `status`, or the exit status to use if that fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -152,9 +156,9 @@ def _flush_output(status: int) -> int:
     return status
 
 
-def _report_interrupt(received: list[int]) -> ExitCode:
-    """Return the exit status after a signal, and print a message if it was Ctrl-C."""
-    if all(number == signal.SIGINT for number in received):
+def _report_interrupt(received_signals: list[int]) -> ExitCode:
+    """Print a message if only Ctrl-C was received, and return the exit status after a signal."""
+    if all(number == signal.SIGINT for number in received_signals):
         _write_error("Interrupted.")
     return ExitCode.INTERRUPTED
 
@@ -170,7 +174,7 @@ def _report_system_error(error: OSError, wants_json: bool) -> ExitCode:
 def _report_defect(error: Exception, wants_json: bool) -> ExitCode:
     """Report a defect of tfdoctor with its traceback, and return the exit status.
 
-    If no thread can be started, that is reported instead, because the limits of the user are the cause.
+    If no thread could be started, report the limits of the user instead, because they are the cause.
     """
     if isinstance(error, RuntimeError) and "new thread" in str(error):
         hint = "See `ulimit -u` and `ulimit -v`."
@@ -190,7 +194,7 @@ MAX_MESSAGE_CHARS = 4000
 def _report_error(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
     """Report an error and return the exit status `code`.
 
-    With `wants_json`, the report is JSON on standard output, or text on standard error if that cannot be written.
+    With `wants_json`, write JSON to standard output; if that fails, or without it, write text to standard error.
     """
     from tfdoctor.text import clean, strip_credentials
 
@@ -212,14 +216,14 @@ def _report_error(code: ExitCode, kind: str, message: str, hint: str, wants_json
             stdio.discard_output(sys.stdout)
         else:
             return code
-    _write_error(f"tfdoctor: {_format_as_called(clean(message, limit=1000))}")
+    _write_error(f"tfdoctor: {_adapt_commands(clean(message, limit=1000))}")
     if hint:
-        _write_error(f"hint: {_format_as_called(clean(hint, limit=1000))}")
+        _write_error(f"hint: {_adapt_commands(clean(hint, limit=1000))}")
     return code
 
 
-def _format_as_called(text: str) -> str:
-    """Return the text with tfdoctor commands as the user types them, or unchanged if the module cannot be loaded."""
+def _adapt_commands(text: str) -> str:
+    """Return the text with tfdoctor's commands as the user types them, or unchanged if that is impossible."""
     try:
         from tfdoctor.render import program_name
     except (ImportError, OSError):
@@ -228,7 +232,7 @@ def _format_as_called(text: str) -> str:
 
 
 def _write_error(text: str) -> None:
-    """Write a line to standard error, if possible."""
+    """Write a line to standard error. Ignore an OSError."""
     with contextlib.suppress(OSError):
         encoding = sys.stderr.encoding or "ascii"
         sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")

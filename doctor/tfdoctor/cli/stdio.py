@@ -1,4 +1,4 @@
-"""Keep the standard streams usable if they were closed at the start, or if nobody reads them any more."""
+"""Keep the standard streams usable if they were closed at the start, or if their reader has exited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["discard_output", "ensure_standard_streams", "may_loader_variables_fa
 
 
 class _SafeStream:
-    """Standard error that ignores write errors, because they must not stop an installation, for example."""
+    """Standard error that ignores write errors, because they must not stop, for example, an installation."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,9 +40,9 @@ class _SafeStream:
 def ensure_standard_streams() -> Iterator[None]:
     """Make all three standard streams usable, and flush standard error at the end.
 
-    A closed stream is None in `sys`, and the next opened file would get its file descriptor. A closed standard input
-    or output is therefore opened in a mode in which reading or writing fails, and a closed standard error in a mode
-    that discards all text.
+    A closed stream is None in `sys`, and the next file that is opened would get its file descriptor. Closed streams are
+    therefore opened on the null device: standard input and output in the wrong mode, so that using them fails, and
+    standard error for writing, so that its text is discarded.
     """
     stderr = sys.stderr
     for descriptor, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
@@ -66,7 +66,7 @@ def ensure_standard_streams() -> Iterator[None]:
 
 
 def discard_output(stream: TextIO) -> None:
-    """Discard the buffered text of a broken stream, because Python would fail at exit when it flushes that."""
+    """Discard the buffered text of a broken stream, because flushing it would fail when Python exits."""
     with contextlib.suppress(OSError, ValueError):
         null_device = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null_device, stream.fileno())
@@ -75,9 +75,9 @@ def discard_output(stream: TextIO) -> None:
 
 
 def may_loader_variables_fail() -> bool:
-    """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be the reason why a module cannot be loaded.
+    """Return whether LD_LIBRARY_PATH or LD_PRELOAD could be the reason why a module cannot be loaded.
 
-    Return False if tfdoctor was already restarted without them.
+    The result is False if tfdoctor was already restarted without these variables.
     """
     return "TFDOCTOR_LOADER" not in os.environ and any(
         name in os.environ for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
 
 PROBE_TIMEOUT_S = 8.0
-"""Time limit for the inspection of this host, in seconds."""
+"""The time limit in seconds for examining this host."""
 _GPU = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
 _GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
-"""GPU indexes, MIG indexes (0:1) or UUIDs, or their CDI names (gpu0)."""
+"""Matches a list of GPU indexes, MIG indexes (0:1), UUIDs, or CDI names (gpu0)."""
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
 class ComputeDevice(str, enum.Enum):
-    """The device that runs the computations."""
+    """The kind of device that runs the computations."""
 
     GPU = "GPU"
     CPU = "CPU"
@@ -106,7 +106,7 @@ def verify(
     verbose: Annotated[bool, verbose_option("Show the evidence.")] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Verify, tell, and return the exit status.
+    """Verify an image or a Python, print the result and return the exit status.
 
     Starts the image with the GPUs (or uses a Python on this machine) and runs the stages in order; the first
     that fails is named, with its root cause. The container is removed. Exit status 1 where a stage failed.
@@ -175,7 +175,7 @@ def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: 
 
 
 def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
-    """Return the facts of this host if the engine runs on it, else None."""
+    """Return the facts of this host if the engine runs on it, or None if the engine is remote."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem
 
@@ -199,7 +199,7 @@ def _verify_python(
 
 
 def print_result(verification: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
-    """Print the result of a verification, as JSON if `as_json`."""
+    """Print the result of a verification, as JSON if `as_json` is set."""
     if as_json:
         write_json(make_verification_json(verification))
     else:
@@ -234,7 +234,7 @@ def _check_gpus(text: str | None) -> str | None:
 
 
 def _parse_memory(text: str | None) -> int | None:
-    """Return the size in bytes, or None if none is given. Raise UsageError if it is invalid."""
+    """Return the value of `--memory` in bytes, or None if it is absent. Raise UsageError if it is invalid."""
     if text is None:
         return None
     match = _MEMORY.fullmatch(text.strip())

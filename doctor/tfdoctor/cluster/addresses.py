@@ -14,14 +14,14 @@ from tfdoctor.cluster.models import Address
 __all__ = ["is_local_host", "normalize_host", "parse_address"]
 
 MAX_ADDRESS_CHARS = 1000
-"""The maximum number of characters in an address; a host name has at most 253."""
+"""The maximum number of characters in an address. A host name has at most 253."""
 _LOCAL_NAMES = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 )
 
 
 def parse_address(text: str) -> Address:
-    """Parse HOST:PORT or [IPv6]:PORT; for anything else, return an address with a `fault`."""
+    """Parse HOST:PORT or [IPv6]:PORT. For anything else, return an address with a `fault`."""
     if len(text) > MAX_ADDRESS_CHARS:
         return Address(text, fault="it is far longer than a name can be")
     if not text:
@@ -41,7 +41,7 @@ def parse_address(text: str) -> Address:
 
 
 def _parse_bracketed(text: str) -> Address:
-    """Parse [IPv6]:PORT, given that the text begins with a bracket."""
+    """Parse a text that begins with a bracket: [IPv6]:PORT."""
     ipv6_text, bracket, port_part = text[1:].partition("]")
     if not bracket:
         return Address(text, fault="the bracket is not closed")
@@ -57,7 +57,7 @@ def _parse_bracketed(text: str) -> Address:
 
 
 def _parse_named(text: str) -> Address:
-    """Parse HOST:PORT, given that the text does not begin with a bracket."""
+    """Parse a text that does not begin with a bracket: HOST:PORT."""
     host, colon, port = text.rpartition(":")
     if ":" in host:
         try:
@@ -136,6 +136,6 @@ def is_local_host(host: str) -> bool:
 def normalize_host(host: str) -> str:
     """Return the host, or "localhost" for every host that means the local machine.
 
-    These are equal, because TensorFlow's server listens on all addresses of its machine.
+    All of these reach the same server, because TensorFlow's server listens on all addresses of its machine.
     """
     return "localhost" if is_local_host(host) else host

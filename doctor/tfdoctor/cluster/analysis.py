@@ -1,4 +1,4 @@
-"""Evaluate a cluster: find its faults, members and summary, given its specification and the probe results. Pure."""
+"""Evaluate a cluster specification and the probe results: find faults, members and a summary."""
 
 from __future__ import annotations
 
@@ -38,21 +38,19 @@ TEXT_BY_FAILURE = {
     "no-such-name": "has a name that does not resolve here",
     "not-tensorflow": "answers, but not as a TensorFlow server does",
 }
-"""A clause for each value of `Member.why`."""
-
-
+"""A clause for each value of `Member.failure`."""
 NO_ROUTE_ENDINGS = ("unreachable", "no route to host", "host is down")
 """The ends of system error messages that mean that a host cannot be reached at all."""
 
 
-def find_own_task(written: ClusterSpecification) -> Task | None:
-    """Return the task of this process; None if the specification starts several different tasks or none."""
-    return written.tasks[0] if len(set(written.tasks)) == 1 else None
+def find_own_task(specification: ClusterSpecification) -> Task | None:
+    """Return the task of this process, or None if the specification starts none or several tasks."""
+    return specification.tasks[0] if len(set(specification.tasks)) == 1 else None
 
 
-def map_connectable_addresses(written: ClusterSpecification) -> dict[Task, Address]:
-    """Map each task whose address has a host and a port to this address."""
-    parsed = {task: parse_address(address) for task, address in written.addresses}
+def map_connectable_addresses(specification: ClusterSpecification) -> dict[Task, Address]:
+    """Map each task whose address has a host and a port to that address."""
+    parsed = {task: parse_address(address) for task, address in specification.addresses}
     return {task: address for task, address in parsed.items() if address.host and address.port}
 
 
@@ -65,9 +63,9 @@ def evaluate_cluster(
     proxy: Proxy | None = None,
     installed: Sequence[InstalledRelease] = (),
 ) -> ClusterEvaluation:
-    """Return the evaluation of a cluster specification from `source` ("env", a file name, or "text").
+    """Evaluate a cluster specification from `source` ("env", a file name, or "text").
 
-    `is_listening` has the open ports and the addresses of this machine, or is None if they are not known.
+    `listening` has the open ports and the addresses of this machine, or is None if they are unknown.
     `reached` has the result of connecting to each task, or is None if no connections were requested.
     `proxy` is the proxy that gRPC uses on this machine, or None if there is none.
     `installed` lists the TensorFlow of this machine, then those of other machines. It is empty if no comparison
@@ -77,12 +75,12 @@ def evaluate_cluster(
     addresses = {other_task: parse_address(address) for other_task, address in specification.addresses}
     faults = [
         *specification.faults,
-        *_check_addresses(addresses, specification),
-        *_check_tasks(specification),
-        *_check_jobs(specification),
-        *_check_duplicates(addresses),
-        *_check_localhost(addresses),
-        *_check_own_address(addresses.get(task) if task else None, task, source, listening),
+        *_find_invalid_addresses(addresses, specification),
+        *_find_task_faults(specification),
+        *_find_job_faults(specification),
+        *_find_shared_addresses(addresses),
+        *_find_loopback_addresses(addresses),
+        *_find_own_address_fault(addresses.get(task) if task else None, task, source, listening),
     ]
     members = tuple(
         _make_member(other_task, address, other_task == task, source, listening, reached)
@@ -90,22 +88,22 @@ def evaluate_cluster(
     )
     faults += _report_unreachable(members)
     if proxy is not None and (source == "env" or reached is not None):
-        faults += _check_proxy(addresses, task, proxy)
+        faults += _find_proxied_tasks(addresses, task, proxy)
     faults += _check_versions(installed)
-    limited = tuple(_limit_faults(faults))
+    limited_faults = tuple(_limit_faults(faults))
     notes = [specification.unknown_note] if specification.unknown_note else []
     notes += [
         _describe_busy_port(other_task)
         for other_task in members
         if other_task.is_self and other_task.is_listening
     ]
-    notes += _note_versions(installed)
+    notes += _describe_versions(installed)
     return ClusterEvaluation(
         source,
         specification,
         task,
         members,
-        limited,
+        limited_faults,
         _summarize(specification, addresses, task, faults, members),
         reached is not None,
         tuple(notes),
@@ -113,7 +111,7 @@ def evaluate_cluster(
 
 
 def _check_versions(installed: Sequence[InstalledRelease]) -> list[Fault]:
-    """Return a warning if the machines have different TensorFlow versions; TensorFlow does not support that."""
+    """Return a warning if the machines have different TensorFlow versions, which is not supported."""
     machines: dict[str, list[str]] = {}
     for machine in installed:
         if machine.release is not None:
@@ -127,8 +125,8 @@ def _check_versions(installed: Sequence[InstalledRelease]) -> list[Fault]:
     return [Fault("version-differs", Severity.WARNING, None, message, "Install the same version everywhere.")]
 
 
-def _note_versions(installed: Sequence[InstalledRelease]) -> list[str]:
-    """Return notes on machines with the same version, and on machines whose version is not known."""
+def _describe_versions(installed: Sequence[InstalledRelease]) -> list[str]:
+    """Return notes on machines with the same version, and on machines whose version is unknown."""
     releases = {machine.release for machine in installed if machine.release is not None}
     unknown = [_format_text(machine.machine) for machine in installed if machine.release is None]
     notes = []
@@ -155,8 +153,8 @@ def _format_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
-def _check_addresses(addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification) -> list[Fault]:
-    """Report invalid addresses, except those that the specification's own faults already name."""
+def _find_invalid_addresses(addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification) -> list[Fault]:
+    """Return faults for invalid addresses, except those that the specification's own faults already name."""
     reported_tasks = {fault.task for fault in cluster_spec.faults if fault.name == "cluster-address"}
     faults = []
     for task, address in addresses.items():
@@ -185,7 +183,7 @@ def _suggest_address(address: Address) -> str:
 
 
 def _format_indices(indices: list[int]) -> str:
-    """Return the task indices of a job in words; if they have gaps, the first 8 of them."""
+    """Return the task indices of a job in words, or the first 8 of them if they have gaps."""
     if not indices:
         return "no task"
     if indices != list(range(len(indices))):
@@ -193,8 +191,8 @@ def _format_indices(indices: list[int]) -> str:
     return "the task 0 alone" if len(indices) == 1 else f"0 to {len(indices) - 1}"
 
 
-def _check_tasks(cluster_spec: ClusterSpecification) -> list[Fault]:
-    """Report tasks of this process that are not in the cluster, or that are started more than once."""
+def _find_task_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
+    """Return faults for started tasks that are not in the cluster, or that are started more than once."""
     jobs = cluster_spec.jobs or {}
     faults = []
     start_counts = Counter(cluster_spec.tasks)
@@ -226,8 +224,8 @@ def _check_tasks(cluster_spec: ClusterSpecification) -> list[Fault]:
     return faults
 
 
-def _check_jobs(cluster_spec: ClusterSpecification) -> list[Fault]:
-    """Report a second chief, listed evaluators, and job names that TensorFlow refuses."""
+def _find_job_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
+    """Return faults for a second chief, listed evaluators, and job names that TensorFlow refuses."""
     faults = []
     jobs = cluster_spec.jobs or {}
     chiefs = [job for job in ("master", "chief") if jobs.get(job)]
@@ -264,16 +262,16 @@ def _check_jobs(cluster_spec: ClusterSpecification) -> list[Fault]:
             )
         )
     if cluster_spec.kind == "TF_CONFIG":
-        faults += [_report_job_name(job) for job in jobs if job not in JOB_NAMES]
+        faults += [_make_job_name_fault(job) for job in jobs if job not in JOB_NAMES]
     elif any(not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII) for job in jobs):
-        faults += [_report_job_name(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
+        faults += [_make_job_name_fault(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
     else:
-        faults += [_report_job_name(job) for job in jobs if job not in JOB_NAMES and _suggest_job(job)]
+        faults += [_make_job_name_fault(job) for job in jobs if job not in JOB_NAMES and _suggest_job(job)]
     return faults
 
 
 def _suggest_job(job: str) -> str:
-    """Return the job name that was probably intended; empty if there is none."""
+    """Return the job name that was probably intended, or an empty string if there is none."""
     if job == "master":
         return ""
     normalized = job.strip().lower().replace("-", "").replace("_", "")
@@ -290,7 +288,7 @@ def _suggest_job(job: str) -> str:
     )
 
 
-def _report_job_name(job: str) -> Fault:
+def _make_job_name_fault(job: str) -> Fault:
     """Return the fault for a job name that TensorFlow 2 refuses."""
     job_text = _format_text(job)
     if job == "master":
@@ -311,8 +309,8 @@ def _report_job_name(job: str) -> Fault:
     )
 
 
-def _check_duplicates(addresses: Mapping[Task, Address]) -> list[Fault]:
-    """Report tasks that share an address."""
+def _find_shared_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
+    """Return a fault for each task that has the address of an earlier one."""
     task_by_endpoint: dict[tuple[str, int], Task] = {}
     faults = []
     for task, address in addresses.items():
@@ -332,8 +330,8 @@ def _check_duplicates(addresses: Mapping[Task, Address]) -> list[Fault]:
     return faults
 
 
-def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
-    """Report loopback addresses in a cluster that also has other machines."""
+def _find_loopback_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
+    """Return faults for loopback addresses in a cluster that also has other machines."""
     hosts = [address.host for address in addresses.values() if address.host]
     if all(map(is_local_host, hosts)):
         return []
@@ -350,7 +348,7 @@ def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
     return faults
 
 
-def _check_own_address(
+def _find_own_address_fault(
     address: Address | None, task: Task | None, source: str, listening: ListeningPorts | None
 ) -> list[Fault]:
     """Return a warning if the address of this process does not belong to this machine.
@@ -409,7 +407,7 @@ def _describe_busy_port(member: Member) -> str:
 
 
 def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
-    """Report tasks that could not be reached, except this process itself if it has not started yet."""
+    """Return faults for tasks that could not be reached, except this process if it has not started yet."""
     faults = []
     for member in members:
         if member.is_reachable is not False or (member.is_self and member.failure == "refused"):
@@ -429,8 +427,8 @@ def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
     return faults
 
 
-def _check_proxy(addresses: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
-    """Return a warning if gRPC reaches tasks through a proxy; in TensorFlow 2.20 they then wait forever."""
+def _find_proxied_tasks(addresses: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
+    """Return a warning if gRPC uses a proxy, through which the tasks of TensorFlow 2.20 wait forever."""
     hosts = {
         address.host: None
         for candidate, address in addresses.items()
@@ -495,17 +493,17 @@ def _summarize(
     )
     self_note = f"; this is {_format_text(str(task))}" if task else ""
     error_count_text = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
-    unreachable = sum(fault.name == "unreachable" for fault in errors)
-    if unreachable:
-        failures = f"{unreachable} of {len(members)} tasks cannot be reached from here"
-        others = len(errors) - unreachable
-        more = f", and {others} other error{'s' if others > 1 else ''}" if others > 0 else ""
+    unreachable_count = sum(fault.name == "unreachable" for fault in errors)
+    if unreachable_count:
+        failures = f"{unreachable_count} of {len(members)} tasks cannot be reached from here"
+        other_count = len(errors) - unreachable_count
+        more = f", and {other_count} other error{'s' if other_count > 1 else ''}" if other_count > 0 else ""
         return f"A cluster of {jobs}{self_note}: {failures}{more}."
     if errors:
         return f"A cluster of {jobs}{self_note}: {error_count_text} in its specification."
-    reachable = sum(member.is_reachable is True for member in members)
+    reachable_count = sum(member.is_reachable is True for member in members)
     answers_text = (
-        f" {reachable} of {len(members)} answer."
+        f" {reachable_count} of {len(members)} answer."
         if any(member.is_reachable is not None for member in members)
         else ""
     )

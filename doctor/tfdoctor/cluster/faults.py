@@ -1,4 +1,4 @@
-"""The faults that a cluster can have, with the texts that `explain` prints. Their codes are in `causes.codes`."""
+"""The faults of a cluster, with the texts that `explain` prints. Their codes are in `causes.codes`."""
 
 from __future__ import annotations
 

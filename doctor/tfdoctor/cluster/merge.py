@@ -1,4 +1,4 @@
-"""Merge equal cluster specifications from several files or servers, so that each cluster is evaluated once."""
+"""Merge equal cluster specifications from several sources, so that each cluster is evaluated once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["merge_clusters"]
 
 
 def merge_clusters(sources: Sequence[ClusterSource]) -> list[tuple[str, ClusterSpecification]]:
-    """Return (source, specification) of each distinct cluster, with the tasks of all its specifications.
+    """Return (source, specification) for each distinct cluster, with the tasks of all its specifications.
 
-    If there are several sources, all of them should describe the same cluster. So a cluster that differs from
-    the first one gets a fault for each task whose address differs.
+    Several sources should all describe the same cluster. So a cluster that differs from the first one gets a fault
+    for each task whose address differs.
     """
     groups: list[tuple[str, list[ClusterSpecification]]] = []
-    """The source of each distinct cluster, and the specifications of that cluster."""
+    """The source and the specifications of each distinct cluster."""
     group_indices: dict[object, int] = {}
     for cluster_source in sources:
         for cluster_spec in cluster_source.specifications:
@@ -49,7 +49,7 @@ def merge_clusters(sources: Sequence[ClusterSource]) -> list[tuple[str, ClusterS
 def _make_key(cluster_spec: ClusterSpecification) -> object:
     """Return a key that equal clusters share, whatever the order of their jobs.
 
-    None if the specification could not be read.
+    Return None if the specification could not be read.
     """
     if cluster_spec.jobs is None:
         return None
@@ -67,7 +67,7 @@ def _merge_specifications(specifications: Sequence[ClusterSpecification]) -> Clu
 def _add_difference_faults(
     cluster_spec: ClusterSpecification, first_source_and_spec: tuple[str, ClusterSpecification]
 ) -> ClusterSpecification:
-    """Return the specification with a fault for each task whose address differs from that in the first source."""
+    """Return the specification with a fault for each task whose address differs in the first source."""
     source, first_spec = first_source_and_spec
     addresses, first_addresses = dict(cluster_spec.addresses), dict(first_spec.addresses)
     faults = list(cluster_spec.faults)

@@ -41,11 +41,11 @@ class Address:
     text: str
     """The address as it appears in the specification."""
     host: str = ""
-    """The host in lower case, without brackets and final dot; empty if it is not known."""
+    """The host in lower case, without brackets and final dot. Empty if unknown."""
     port: int | None = None
-    """The port; None if it is missing or invalid."""
+    """The port. None if it is missing or invalid."""
     fault: str = ""
-    """What is wrong, as a clause such as "it has no port"; empty if the address is valid."""
+    """The defect as a clause, such as "it has no port". Empty if the address is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class Fault:
     """A problem of the cluster or of one of its tasks."""
 
     name: str
-    """The kind of problem, such as "job-name"; `cluster.faults` lists all kinds."""
+    """The kind of problem, such as "job-name". `cluster.faults` lists all kinds."""
     severity: Severity
     task: str | None
-    """The task as JOB:INDEX; None if the problem concerns the whole cluster."""
+    """The task as JOB:INDEX. None if the problem concerns the whole cluster."""
     message: str
     """The description, in full sentences."""
     fix: str = ""
-    """The advice, as a sentence; empty if there is none."""
+    """The remedy as a sentence. Empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class InstalledRelease:
     machine: str
     """"this machine", or the name of the recording."""
     release: str | None
-    """The version; None if TensorFlow is not installed or its version is not known."""
+    """The version. None if TensorFlow is not installed or its version is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,18 @@ class ClusterSpecification:
     """A cluster specification, with the tasks that the same text starts."""
 
     jobs: dict[str, dict[int, str]] | None
-    """The address of each task by job and index; None if the text could not be read."""
+    """The address of each task by job and index. None if the text could not be read."""
     raw_cluster: dict[str, Any] | None
-    """The specification in its original form, with lists of addresses, or with objects that map indices to
-    addresses. None if the text could not be read."""
+    """The specification in its original form: the addresses of each job as a list, or by index.
+
+    None if the text could not be read.
+    """
     tasks: tuple[Task, ...] = ()
     """The tasks that the text starts: at most one for TF_CONFIG, one for each server in a Python file."""
     kind: str = "TF_CONFIG"
     """"TF_CONFIG", "ClusterSpec", or "Python"."""
     line: int | None = None
-    """The line in a Python file; None for other sources."""
+    """The line in a Python file. None for other sources."""
     faults: tuple[Fault, ...] = ()
     """The problems that were found when the text was parsed."""
     unknown_note: str = ""
@@ -121,14 +123,16 @@ class Member:
     is_self: bool
     """Whether it is the task of this process."""
     is_reachable: bool | None = None
-    """Whether it can be reached; None if that was not requested or is not known."""
+    """Whether it can be reached. None if that was not requested or is unknown."""
     failure: str | None = None
-    """The kind of failure: "refused", "timeout", "no-such-name" or "not-tensorflow"; None if the task was reached or
-    not tried."""
+    """The kind of failure: "refused", "timeout", "no-such-name" or "not-tensorflow".
+
+    None if the task was reached or not tried.
+    """
     detail: str = ""
     """The details of the result, as a clause."""
     is_listening: bool | None = None
-    """Whether its port is open on this machine; None if that is not known or the task is on another machine."""
+    """Whether its port is open on this machine. None if that is unknown or the task is on another machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +142,12 @@ class ClusterEvaluation:
     source: str
     """The source of the specification, as in `ClusterSource`."""
     specification: ClusterSpecification
-    """The specification."""
     task: Task | None
-    """The task of this process; None if it is not known."""
+    """The task of this process. None if unknown."""
     members: tuple[Member, ...]
     faults: tuple[Fault, ...]
     summary: str
     has_connections: bool
     """Whether connections to the tasks were requested."""
     notes: tuple[str, ...] = ()
-    """Sentences about what is not known, and other remarks."""
+    """Sentences about unknown facts, and other remarks."""

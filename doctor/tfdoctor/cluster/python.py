@@ -17,7 +17,7 @@ __all__ = ["SourceCluster", "find_clusters"]
 MAX_CLUSTERS = 1000
 """The maximum number of ClusterSpec calls, and of TF_CONFIG assignments, that are checked in one file."""
 MAX_STEPS = 500_000
-"""The maximum number of expressions in one file that are evaluated; the values of others count as unknown."""
+"""The maximum number of expressions that are evaluated in a file. Other values count as unknown."""
 MAX_ITEMS = 200_000
 """The maximum number of list items, or of characters in a text, that one operation may produce."""
 ITEMS_PER_STEP = 16
@@ -27,7 +27,7 @@ MAX_DEPTH = 40
 
 
 class _UnknownError(Exception):
-    """Raised for a value that is not known without running the program."""
+    """A value cannot be determined without running the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class SourceCluster:
     line: int
     """The line of the call or the assignment."""
     cluster: dict[str, Any] | None = None
-    """The argument of ClusterSpec; None for a TF_CONFIG, or if it is not known."""
+    """The argument of ClusterSpec. None for a TF_CONFIG, or if it is unknown."""
     servers: tuple[tuple[str, int], ...] = ()
     """The servers that use this cluster, as (job, index)."""
     text: str | None = None
-    """The value of TF_CONFIG as JSON text; None for a ClusterSpec, or if it is not known."""
+    """The value of TF_CONFIG as JSON text. None for a ClusterSpec, or if it is unknown."""
     config: Any = None
-    """The value of TF_CONFIG before json.dumps; None for a ClusterSpec, or if it is not known."""
+    """The value of TF_CONFIG before json.dumps. None for a ClusterSpec, or if it is unknown."""
     note: str = ""
-    """A sentence about what could not be determined; empty if there is nothing."""
+    """A sentence about what could not be determined. Empty if everything is known."""
 
 
 def find_clusters(text: str) -> list[SourceCluster]:
@@ -76,25 +76,25 @@ def _get_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-_BRANCHES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
-"""Nodes whose contents may not run."""
+_CONDITIONAL_NODES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
+"""The classes of nodes whose contents may not run."""
 
 
 class _Reader:
-    """A reader that finds and evaluates the clusters in a syntax tree."""
+    """The cluster calls and assignments of a syntax tree, and the evaluation of their values."""
 
     def __init__(self, tree: ast.Module) -> None:
         """Record the calls of ClusterSpec and Server and all assignments in the tree."""
         self.specs: list[ast.Call] = []
         """The calls of ClusterSpec."""
         self.servers: dict[int | str, list[ast.Call]] = {}
-        """The calls of Server by the cluster that they use: the id of the node of its call, or its variable's name."""
+        """The calls of Server by their cluster: the id of the node of its call, or its variable's name."""
         self.steps = 0
         """The number of expressions that were evaluated."""
         self.configs: list[ast.Assign] = []
         """The assignments to `os.environ["TF_CONFIG"]`."""
         self.conditional_calls: set[int] = set()
-        """The ids of those nodes that call Server but may not run. Two of them may be the same server."""
+        """The ids of the nodes that call Server but may not run. Two of them may start the same server."""
         self.values: dict[str, list[ast.expr]] = {}
         """The values that are assigned to each variable."""
         self.names: dict[int, list[str]] = {}
@@ -102,7 +102,7 @@ class _Reader:
         stack: list[tuple[ast.AST, bool]] = [(tree, False)]
         while stack:
             node, is_conditional = stack.pop()
-            is_conditional = is_conditional or isinstance(node, _BRANCHES)
+            is_conditional = is_conditional or isinstance(node, _CONDITIONAL_NODES)
             stack += [(child, is_conditional) for child in ast.iter_child_nodes(node)]
             targets: list[ast.expr] = []
             if isinstance(node, ast.Call):
@@ -197,7 +197,7 @@ class _Reader:
         return value
 
     def evaluate_fstring_part(self, node: ast.AST, depth: int) -> str:
-        """Evaluate a part of an f-string. Raise _UnknownError if it has a format or is neither a str nor an int."""
+        """Evaluate a part of an f-string. Raise _UnknownError for a format, or if it is no str or int."""
         if isinstance(node, ast.FormattedValue):
             if node.format_spec is not None or node.conversion != -1:
                 raise _UnknownError
@@ -230,7 +230,7 @@ class _Reader:
         raise _UnknownError
 
     def read_spec(self, call: ast.Call) -> SourceCluster | None:
-        """Return the cluster of a ClusterSpec call with its servers; None if it has no argument."""
+        """Return the cluster of a ClusterSpec call with its servers, or None if the call has no argument."""
         argument = (
             call.args[0]
             if call.args
@@ -275,7 +275,7 @@ class _Reader:
         return SourceCluster(call.lineno, cluster, tuple(servers), note=note)
 
     def evaluate_known_jobs(self, node: ast.AST) -> dict[str, Any] | None:
-        """Return the jobs of a dict literal whose tasks are known; None if there are none."""
+        """Return the jobs of a dict literal whose tasks are known, or None if there are none."""
         if isinstance(node, ast.Name) and len(self.values.get(node.id, [])) == 1:
             node = self.values[node.id][0]
         if not isinstance(node, ast.Dict):

@@ -1,4 +1,4 @@
-"""Parse cluster specifications: TF_CONFIG, the JSON text of a ClusterSpec, and Python files, which are never run.
+"""Parse cluster specifications: TF_CONFIG, a ClusterSpec as JSON, or a Python file (never run).
 
 The rules are those of TensorFlow's python/training/server_lib.py (ClusterSpec) and
 python/distribute/cluster_resolver/tfconfig_cluster_resolver.py.
@@ -25,13 +25,13 @@ FORMAT_HINT = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …
 
 
 def parse_cluster(text: str, source: str, *, is_python: bool = False) -> ClusterSource:
-    """Parse the clusters in a text. Invalid JSON is reported as a fault of the result.
+    """Parse the clusters in a text. Invalid JSON becomes a fault of the result.
 
     `source` is "env", "text", or the name of a file. If `is_python` is true, the text is Python source, and the
     errors of `find_clusters` are raised.
     """
     if is_python:
-        return ClusterSource(source, tuple(convert_cluster(found) for found in find_clusters(text)))
+        return ClusterSource(source, tuple(convert_cluster(cluster) for cluster in find_clusters(text)))
     if len(text) > MAX_SPECIFICATION_CHARS:
         return ClusterSource(
             source, (_make_invalid(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),)
@@ -65,16 +65,16 @@ def parse_cluster(text: str, source: str, *, is_python: bool = False) -> Cluster
 
 
 class _Config:
-    """A parsed JSON value, as opposed to a cluster from a Python file (`python.FoundCluster`)."""
+    """A parsed JSON value, as opposed to a cluster from a Python file (`python.SourceCluster`)."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> ClusterSpecification:
-    """Convert parsed JSON (`_Config`) or a cluster from a Python file (`FoundCluster`) to a specification.
+    """Convert parsed JSON (`_Config`) or a cluster in a Python file (`SourceCluster`) to a specification.
 
-    If `is_tf_config` is true, the JSON is the value of TF_CONFIG, and so cannot be a bare ClusterSpec.
+    If `is_tf_config` is true, the JSON is the value of TF_CONFIG, so it cannot be a bare ClusterSpec.
     """
     if not isinstance(parsed_value, _Config):
         if parsed_value.text is not None:
@@ -124,7 +124,7 @@ def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> Cluster
 
 
 def _is_cluster_spec(value: dict[str, Any]) -> bool:
-    """Return whether a JSON object is a ClusterSpec: each value is a list of addresses or an object of them."""
+    """Return whether a JSON object is a ClusterSpec: each value is a list or an object of addresses."""
     return bool(value) and all(
         isinstance(tasks, (list, dict))
         and all(isinstance(address, str) for address in _list_addresses(tasks))
@@ -154,7 +154,7 @@ def _list_addresses(tasks: Any) -> list[Any]:
 
 
 def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
-    """Return (addresses by job and index, faults); an address that is not a text becomes ""."""
+    """Return (addresses by job and index, faults). An address that is not a text becomes ""."""
     jobs: dict[str, dict[int, str]] = {}
     faults: list[Fault] = []
     for job, tasks in cluster.items():
@@ -189,7 +189,7 @@ def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], lis
 
 
 def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
-    """Return (task of this process, faults) from "task"; the task is None if it is missing or invalid."""
+    """Return (task of this process, faults) from "task". The task is None if it is missing or invalid."""
     task_count = sum(
         len(_list_addresses(tasks))
         for tasks in value.get("cluster", {}).values()
@@ -235,7 +235,7 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
 
 
 def parse_index(value: Any) -> int | None:
-    """Convert an index with int(), as TensorFlow does; None if that fails or the index is far too large."""
+    """Convert an index with int(), as TensorFlow does. Return None if that fails or it is far too large."""
     if isinstance(value, (bool, int)):
         return int(value) if abs(value) < 1 << 63 else None
     if isinstance(value, float):
@@ -249,7 +249,7 @@ def parse_index(value: Any) -> int | None:
 
 
 def _describe_type(value: Any) -> str:
-    """Return the type of a JSON value in words; for a text that is not empty, the text itself."""
+    """Return the type of a JSON value in words, or the value itself in quotes if it is a text."""
     for json_type, description in (
         (bool, "true or false"),
         (str, "a text"),

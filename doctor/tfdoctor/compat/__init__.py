@@ -1,6 +1,6 @@
 """Data about TensorFlow releases, CUDA, cuDNN, GPUs and libraries: queries of the tables in `compat/`.
 
-Use `Compat.load()` to get the tables. The other classes are imported lazily, because most commands need few of them.
+`Compat.load()` returns the tables. The other classes are imported lazily, because most commands need few of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of TensorFlow's public API that only TensorFlow 1 or only TensorFlow 2 has: compat/api_names.json."""
+"""Names of the public API that only TensorFlow 1 or only TensorFlow 2 has: compat/api_names.json."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -12,7 +12,7 @@ __all__ = ["ApiNames", "load_api_names"]
 
 @dataclass(frozen=True, slots=True)
 class ApiNames:
-    """The whole table. Names have no "tensorflow." prefix, and a removed module stands for all its members."""
+    """The contents of the file. Names have no "tensorflow." prefix; a module stands for its members."""
 
     as_of: str
     sources: Sources

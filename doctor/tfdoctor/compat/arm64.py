@@ -15,7 +15,7 @@ __all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Source", "load_arm64"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Source:
-    """Source of a TensorFlow build with GPU code (`[[kind.way]]`)."""
+    """A source of a TensorFlow build with GPU code (`[[kind.way]]`)."""
 
     NAMED: ClassVar = ("text",)
     text: str
@@ -52,14 +52,14 @@ class Arm64Index:
 
 @dataclass(frozen=True, slots=True)
 class Arm64:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     index: Arm64Index
     kinds: tuple[Arm64Kind, ...] = field(metadata={"key": "kind"})
 
     def find_kind(self, name: str, capability: str) -> Arm64Kind | None:
-        """Return the kind of machine that has this GPU, or None if other machines can have it as well."""
+        """Return the kind of machine that has this GPU; None if other machines can have it as well."""
         name_words = set(re.findall(r"[a-z0-9]+", name.lower()))
         return next(
             (kind for kind in self.kinds if capability in kind.alone or name_words & {*kind.words}), None

@@ -25,7 +25,7 @@ __all__ = [
 
 
 def _parse_majors(mib_by_major: Mapping[str, int]) -> dict[int, int]:
-    """Return the table with its keys, which are major capabilities, as integers."""
+    """Convert the keys, which are major numbers of compute capabilities, to integers."""
     return {int(major): mib for major, mib in mib_by_major.items()}
 
 
@@ -57,7 +57,7 @@ class OpenModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Common name of the GPUs with a capability (`[[generation]]`)."""
+    """The common name of the GPUs with a capability (`[[generation]]`)."""
 
     NAMED: ClassVar = ("name",)
     capability: Capability
@@ -89,7 +89,7 @@ class Tensor:
     per_clock: int
     """Dense multiply-adds per clock cycle."""
     card: str
-    """GPU model whose documented peak was used."""
+    """GPU model whose documented peak throughput was used."""
     multiprocessors: int
     clock_mhz: int
     tflops: int
@@ -123,7 +123,7 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Free memory of a GPU that TensorFlow leaves unused (`[reserve]`), in MiB."""
+    """The free GPU memory that TensorFlow does not use (`[reserve]`), in MiB."""
 
     since: str
     """First TensorFlow minor for which the amounts are known."""
@@ -137,7 +137,7 @@ class Reserve:
     sources: Sources
 
     def compute_remaining(self, capability: str, free: int) -> int:
-        """Return how many of `free` MiB are left unused on a GPU of this capability."""
+        """Return how many of `free` MiB TensorFlow does not use on a GPU of this capability."""
         if free < self.small_below:
             return self.small
         major = versions.parse_capability(capability)[0]
@@ -146,7 +146,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     ended: tuple[EndedCards, ...]
@@ -161,20 +161,20 @@ class Cards:
     nvlink: tuple[NvLink, ...]
 
     def find_ended(self, capability: str) -> EndedCards | None:
-        """Return the entry of a capability that new drivers no longer support; None for all others."""
+        """Return the entry for GPUs of this capability; None if new drivers still support them."""
         return next(
             (ended for ended in self.ended if not versions.is_at_least(capability, ended.below)), None
         )
 
     def get_adds_per_clock(self, capability: str) -> int | None:
-        """Return the float32 multiply-adds per clock cycle of one multiprocessor, or None if not known."""
+        """Return the float32 multiply-adds per clock cycle of one multiprocessor; None if not known."""
         per_clock = {entry.capability: entry.per_clock for entry in self.float32}
         return per_clock.get(capability, per_clock.get(capability.partition(".")[0]))
 
     def list_adds_per_clock(self, capability: str, name: str | None) -> dict[str, int]:
         """Return the multiply-adds per clock cycle of one multiprocessor of this GPU, by data type.
 
-        Types for which no number is known are left out.
+        Data types without a known number are omitted.
         """
         per_clock = {"float32": float32} if (float32 := self.get_adds_per_clock(capability)) else {}
         for entry in self.tensor:
@@ -185,15 +185,15 @@ class Cards:
         return per_clock
 
     def pcie_gbps(self, generation: int, lanes: int) -> float | None:
-        """Return the speed of a PCI Express link in one direction, in 10⁹ bytes per second, without packet overhead.
+        """Return the speed of a PCI Express link in one direction, in 10⁹ bytes per second; None if not known.
 
-        The result is None if the generation is not known.
+        Packet overhead is not subtracted.
         """
         lane = next((entry.lane_mbps for entry in self.pcie if entry.generation == generation), None)
         return lane * lanes / 1000 if lane is not None else None
 
     def nvlink_gbps(self, capability: str, links: int) -> float | None:
-        """Return the speed of all NVLink links in one direction, in 10⁹ bytes per second, or None if not known."""
+        """Return the speed of all NVLink links in one direction, in 10⁹ bytes per second; None if not known."""
         link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
         return link * links / 1000 if link is not None else None
 

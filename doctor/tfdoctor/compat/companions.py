@@ -1,7 +1,6 @@
 """Packages that break TensorFlow if both are installed: compat/imports.toml.
 
-Entries with the evidence "run" were tested: real wheels were imported with companion versions inside and outside the
-range.
+Entries with the evidence "run" were tested by importing real wheels with package versions inside and outside the range.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -29,7 +28,7 @@ class Companion:
     tensorflow: ReleaseSet
     """Affected TensorFlow versions, as a PEP 440 specifier set."""
     breaks: ReleaseSet = ""
-    """Incompatible companion versions as a PEP 440 specifier set. Empty if the missing package is the problem."""
+    """Incompatible versions as a PEP 440 specifier set. Empty if the problem is that the package is missing."""
     effect: Literal["import", "use"]
     """Whether `import tensorflow` fails, or only something after it."""
     cause: Literal["numpy-abi", "protobuf-conflict", "package-conflict", "inconclusive"]
@@ -38,7 +37,7 @@ class Companion:
     """Python's error message."""
     text: str
     requirement: str
-    """Requirement to install instead, such as "numpy<2"."""
+    """Requirement that avoids the problem, such as "numpy<2"."""
     unless: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with values that avoid the problem; any one of them is enough."""
     evidence: Literal["run", "inferred"]
@@ -54,18 +53,18 @@ class Companion:
             msg = "`evidence` is run, and `fails` names no run"
             raise ValueError(msg)
 
-    def applies(self, tensorflow: str, have: str | None, environment: Mapping[str, str]) -> bool:
-        """Return whether this TensorFlow is incompatible with this version of the companion.
+    def applies(self, tensorflow: str, installed_version: str | None, environment: Mapping[str, str]) -> bool:
+        """Return whether this TensorFlow is incompatible with the installed version of the package.
 
-        `have` is None if the companion is not installed.
+        `installed_version` is None if the package is not installed. `environment` has the environment variables.
         """
         if not versions.satisfies(_strip_local(tensorflow), self.tensorflow):
             return False
         if any(environment.get(name) == value for name, value in self.unless.items()):
             return False
-        if have is None or not self.breaks:
-            return have is None and not self.breaks
-        return versions.is_version(have) and versions.satisfies(have, self.breaks)
+        if installed_version is None or not self.breaks:
+            return installed_version is None and not self.breaks
+        return versions.is_version(installed_version) and versions.satisfies(installed_version, self.breaks)
 
 
 def _strip_local(version: str) -> str:
@@ -75,27 +74,27 @@ def _strip_local(version: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """Versions of a companion that pip selects if no requirement limits it (`[[ladder]]`)."""
+    """The versions of a package that pip selects if no requirement limits them (`[[ladder]]`)."""
 
     NAMED: ClassVar = ("package",)
     package: str
     oldest_python: Mapping[str, str]
-    """Oldest Python for each version, the oldest version first."""
+    """The oldest Python that each version supports, the oldest version first."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class CompanionTable:
-    """The whole table, in the order of the file."""
+    """The contents of the file, in its order."""
 
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
     ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
 
     def limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Return a requirement for each package that excludes every version incompatible with this release.
+        """Return the requirement for each package that excludes the versions incompatible with a TensorFlow.
 
-        `requires` holds TensorFlow's own requirements. Companions that these exclude already are left out.
+        `requires` are the requirements of the TensorFlow wheel. Packages that they already limit enough are omitted.
         """
         requirements = [
             item for text in requires if (item := versions.parse_requirement_or_none(text)) is not None
@@ -125,10 +124,10 @@ class CompanionTable:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """Return the companions that are incompatible with this environment; empty if TensorFlow's version is unknown.
+        """Return the entries that apply to an environment; empty if TensorFlow's version is not known.
 
-        `distributions` maps normalized names to installed versions. `absent` holds requirements of TensorFlow's own
-        distribution that were searched for and not found.
+        `distributions` maps normalized names to installed versions, and `environment` has the environment variables.
+        `absent` are the packages that TensorFlow requires and that are not installed.
         """
         if tensorflow is None or not versions.is_version(tensorflow):
             return ()

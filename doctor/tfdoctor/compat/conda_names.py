@@ -13,7 +13,7 @@ __all__ = ["CondaNames", "load_conda_names"]
 
 @dataclass(frozen=True, slots=True)
 class CondaNames:
-    """The whole table. A name that is in none of the three sets is unknown."""
+    """The contents of the file. A name that is in none of the three collections is unknown."""
 
     as_of: str
     sources: Sources

@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaFamily:
-    """All toolkits of one major version, with their minimum driver for minor-version compatibility (`[[family]]`)."""
+    """The toolkits of a major version, with the driver for minor-version compatibility (`[[family]]`)."""
 
     NAMED: ClassVar = ("major",)
     major: int
@@ -48,9 +48,9 @@ class CudaRelease:
     name: str
     """NVIDIA's name for it, such as `"12.5 Update 1"`."""
     linux: str | None = None
-    """Its Linux driver; None if there is none."""
+    """The Linux driver that came with it; None if there is none."""
     windows: str | None = None
-    """Its Windows driver; None if there is none."""
+    """The Windows driver that came with it; None if there is none."""
     sources: Sources
 
 
@@ -64,14 +64,14 @@ class CudaSeries:
     """Lowest first."""
     driver_branch: str | None = None
     ptx_isa: str | None = None
-    """PTX ISA version that its driver is the first to support; None if there is none or it is not known."""
+    """PTX ISA version that was new in its driver; None if there was none or it is not known."""
     evidence: Evidence
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardCompatibility:
-    """Conditions under which a `cuda-compat` package can replace a newer driver (`[forward_compatibility]`)."""
+    """The conditions for using `cuda-compat` in place of a newer driver (`[forward_compatibility]`)."""
 
     package: str
     since: str
@@ -84,19 +84,19 @@ class ForwardCompatibility:
 
 @dataclass(frozen=True, slots=True)
 class DriverMinimum:
-    """Driver that a CUDA version needs on one operating system, with the reason."""
+    """The driver that a CUDA version needs on one operating system, with an explanation."""
 
     cuda: str
     os: Platform
     minimum: str | None
-    """Required driver; None if not known.
+    """Oldest driver that works; None if not known.
 
-    With minor-version compatibility it is the older of the family's minimum and the toolkit's own driver.
-    Without it, it is the toolkit's own driver.
+    It is the driver that came with the toolkit, or with minor-version compatibility the family's minimum if that is older.
     """
     family_floor: str | None
+    """The family's minimum for minor-version compatibility; None if there is none."""
     own: str | None
-    """Driver that came with this toolkit. All its features, including PTX compilation, need it."""
+    """Driver that came with this toolkit. Some features, such as the compilation of its PTX, need it."""
     minor_version_compatibility: bool
     explanation: str
     evidence: Evidence
@@ -105,7 +105,7 @@ class DriverMinimum:
 
 @dataclass(frozen=True, slots=True)
 class CudaTable:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     families: tuple[CudaFamily, ...] = field(metadata={"key": "family"})
@@ -115,16 +115,19 @@ class CudaTable:
     forward_compatibility: ForwardCompatibility
 
     def wheels(self) -> dict[int, str]:
-        """Return the toolkit whose sonames NVIDIA's wheels have, for each CUDA major."""
+        """Return the toolkit whose sonames NVIDIA's wheels have, by CUDA major version."""
         return {family.major: family.wheels for family in self.families if family.wheels is not None}
 
     def series(self, cuda: str) -> CudaSeries | None:
-        """Return the compile targets of this toolkit minor, or None if they are not known."""
+        """Return the compile targets of a toolkit's minor version; None if they are not known."""
         minor = versions.major_minor(cuda)
         return next((series for series in self.all_series if series.version == minor), None)
 
     def find_by_ptx(self, isa: str) -> str | None:
-        """Return the first CUDA minor whose driver compiles PTX of this version (`"12.5"` for `"8.5"`), or None."""
+        """Return the first CUDA minor whose driver compiles PTX of this ISA version: `"12.5"` for `"8.5"`.
+
+        The result is None if no known one does.
+        """
         capable = [
             series.version
             for series in self.all_series
@@ -133,9 +136,9 @@ class CudaTable:
         return min(capable, key=versions.parse, default=None)
 
     def release(self, cuda: str) -> CudaRelease | None:
-        """Return the toolkit release of this version, or None.
+        """Return the toolkit release of a version; None if its minor version is not known.
 
-        `"12.5"` returns the first release of that minor, and an unknown newer patch returns the newest known one.
+        For `"12.5"` it is the first release of that minor version, and for an unknown patch the newest that is older.
         """
         candidates = [
             release for release in self.releases if versions.has_prefix(release.version, _cut_to_minor(cuda))
@@ -146,9 +149,9 @@ class CudaTable:
         return not_newer[-1] if not_newer else candidates[0]
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
-        """Return the driver that programs built with this CUDA need (`"12.5.1"`, `"11.2"`, `"10.1"`).
+        """Return the driver that programs built with this CUDA version (`"12.5.1"`, `"11.2"`) need.
 
-        `minimum` is None if the table does not say. Raise versions.VersionSyntaxError if `cuda` is not a version.
+        `minimum` is None if the table does not have it. Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         major = versions.major(cuda)
         family = next((release for release in self.families if release.major == major), None)
@@ -184,10 +187,10 @@ class CudaTable:
         return DriverMinimum(cuda, os, minimum, floor, own_driver, True, explanation, "documented", sources)
 
     def find_newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
-        """Return the newest CUDA minor whose own driver is not newer than `driver`.
+        """Return the newest CUDA minor that came with this driver or with an older one.
 
-        The result is None if the driver is older than all of them. It is also None if the driver's branch is newer than
-        the table, because such a driver supports a CUDA version that the table does not have.
+        The result is None if there is none. It is also None if the driver's branch is newer than the table, because it
+        then supports a CUDA version that the table does not have.
         """
         drivers: list[tuple[str, str]] = []
         for release in self.releases:
@@ -195,7 +198,7 @@ class CudaTable:
             if own_driver is not None:
                 drivers.append((versions.major_minor(release.version), own_driver))
         cudas = {cuda for cuda, _ in drivers}
-        drivers += [  # of the newest toolkits only the driver branch has been published
+        drivers += [  # for the newest toolkits, only the driver branch has been published
             (series.version, series.driver_branch.lstrip("R"))
             for series in self.all_series
             if series.driver_branch is not None and series.version not in cudas

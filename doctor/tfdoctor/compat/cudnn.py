@@ -16,7 +16,7 @@ __all__ = ["CondaCudnn", "CudnnRange", "CudnnSupport", "CudnnTable", "load_cudnn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnRange:
-    """Range of cuDNN versions that support the same GPUs (compat/cudnn.toml, `[[range]]`)."""
+    """A range of cuDNN versions that support the same GPUs (`[[range]]`)."""
 
     NAMED: ClassVar = ("first",)
     first: str
@@ -24,11 +24,11 @@ class CudnnRange:
     below: str
     """First version that is known to be outside the range, or the end of the known versions."""
     cuda: tuple[int, ...]
-    """CUDA majors that it is built for."""
+    """CUDA major versions that they are built for."""
     lowest: Capability
-    """Lowest compute capability for which its core libraries have code."""
+    """Lowest compute capability for which the core libraries have code."""
     highest: Capability
-    """Highest compute capability with machine code."""
+    """Highest compute capability with cubins."""
     ptx: str | None = None
     """Highest compute capability with PTX, which the driver compiles for newer GPUs; None if there is no PTX."""
     glibc: str | None = None
@@ -46,10 +46,10 @@ class CudnnSupport:
     version: str
     capability: str
     verdict: Literal["native", "jit", "dropped", "too-new", "unknown"]
-    """Kind of code.
+    """The code that it has for the GPU.
 
-    native: machine code; jit: only PTX; dropped: only older versions have code; too-new: the GPU is newer than this
-    cuDNN; unknown: the cuDNN is not in the table, or no known version has code for so old a GPU.
+    native: cubins; jit: only PTX; dropped: only older versions have code; too-new: the GPU is newer than this cuDNN;
+    unknown: the version is not in the table, or no known version has code for a GPU this old.
     """
     range: CudnnRange | None
     """Range that contains the version; None if the version is not in the table."""
@@ -58,19 +58,19 @@ class CudnnSupport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CondaCudnn:
-    """cuDNN package in conda for one `cudatoolkit` version (`[[conda]]`)."""
+    """The cuDNN package in conda for a `cudatoolkit` version (`[[conda]]`)."""
 
     NAMED: ClassVar = ("cuda", "cudnn")
     cuda: str
     built: int | None = None
-    """cuDNN major with which TensorFlow must have been built. None means any."""
+    """cuDNN major version that TensorFlow was built with; None means any."""
     cudnn: str
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class CudnnTable:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     ranges: tuple[CudnnRange, ...] = field(metadata={"key": "range"})
@@ -83,26 +83,23 @@ class CudnnTable:
         return versions.major(self.ranges[-1].first)
 
     def find_conda_version(self, cuda: str, built: str | None) -> str | None:
-        """Return the cuDNN for conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or None."""
+        """Return conda's cuDNN for a toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or None."""
         major = versions.major(built) if built is not None else None
         return next(
             (entry.cudnn for entry in self.conda if entry.cuda == cuda and entry.built in (None, major)), None
         )
 
     def find_end(self, capability: str, major: int) -> str | None:
-        """Return the first cuDNN minor of this major that dropped a compute capability.
-
-        The result is None if no minor dropped it.
-        """
+        """Return the cuDNN minor of a major version that dropped a compute capability; None if no minor did."""
         target = versions.parse_capability(capability)
-        ranges = [r for r in self.ranges if versions.major(r.first) == major]
+        ranges = [entry for entry in self.ranges if versions.major(entry.first) == major]
         for older, newer in itertools.pairwise(ranges):
             if versions.parse_capability(older.lowest) <= target < versions.parse_capability(newer.lowest):
                 return versions.major_minor(older.below)
         return None
 
     def range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
-        """Return the range that contains a cuDNN version (`"9.10.2.21"`, `"9.10"`), or None if unknown."""
+        """Return the range that contains a cuDNN version (`"9.10.2.21"`, `"9.10"`); None if there is none."""
         for candidate in self.ranges:
             if (
                 versions.is_at_least(version, _cut_version(candidate.first, version))
@@ -113,7 +110,7 @@ class CudnnTable:
         return None
 
     def support(self, version: str, capability: str) -> CudnnSupport:
-        """Return whether this cuDNN has code for a compute capability.
+        """Return which code a cuDNN version has for a compute capability.
 
         Raise versions.VersionSyntaxError if an argument is invalid.
         """
@@ -126,8 +123,8 @@ class CudnnTable:
         highest = versions.parse_capability(entry.highest)
         if target < lowest:
             explanation = f"cuDNN {version} has code for compute capability {entry.lowest} and newer only"
-            older = [other for other in self.ranges if versions.compare(other.below, entry.first) <= 0]
-            had_support = any(versions.parse_capability(other.lowest) <= target for other in older)
+            older = [candidate for candidate in self.ranges if versions.compare(candidate.below, entry.first) <= 0]
+            had_support = any(versions.parse_capability(candidate.lowest) <= target for candidate in older)
             return CudnnSupport(
                 version, capability, "dropped" if had_support else "unknown", entry, explanation
             )

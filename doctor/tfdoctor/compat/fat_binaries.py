@@ -1,8 +1,8 @@
-"""Coverage of GPUs by a release's kernels: compat/fat_binaries.json, which scripts read from the wheels.
+"""The GPUs that a release has kernels for: compat/fat_binaries.json, measured in the wheels.
 
-A wheel has hundreds of fat binaries, and not all have machine code for the same GPUs. The elementwise kernels that
-MLIR generates have only PTX for the newest GPU (1149 of them in 2.20 for compute capability 9.0). The driver can
-compile it if it supports the PTX ISA version of the file.
+A wheel has hundreds of fat binaries, and not all have cubins for the same GPUs. The elementwise kernels that MLIR
+generates have only PTX for the newest GPU (1149 of them in 2.20 for compute capability 9.0). The driver can compile it
+if it supports the PTX ISA version of the file.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 MIN_RATIO_WITH_CODE = 100
-"""Least number of fat binaries for each one without code; with fewer, the GPU counts as unusable.
+"""If more than one in this number of fat binaries has no code for a GPU, the GPU is too new for the release.
 
-Some missing code is normal: each wheel has a few kernels from its compiler's libraries that have only machine code.
+A few without code are normal: they are kernels from the compiler's libraries, which have only cubins.
 """
 _ARCHITECTURE = re.compile(r"(\d{1,2})(\d)([af]?)(?::(\d{1,2}\.\d{1,2}))?")
-"""Major, minor, suffix and PTX ISA version of an architecture such as "86", "90a" or "90a:8.5"."""
+"""An architecture such as "86", "90a" or "90a:8.5": major, minor, suffix and PTX ISA version."""
 
 
 class KernelCoverage(enum.Enum):
-    """Kind of code that exists for a GPU."""
+    """The kind of code that a release has for a GPU."""
 
     NATIVE = "machine code"
     PTX = "PTX alone"
@@ -47,15 +47,15 @@ class KernelCoverage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of fat binaries in a TensorFlow wheel, by how a GPU can run them."""
+    """The numbers of fat binaries in a TensorFlow wheel, by whether and how a GPU can run them."""
 
     capability: str
     native: int
-    """Fat binaries with machine code for the GPU."""
+    """Fat binaries with a cubin for the GPU."""
     compiled: int
     """Fat binaries with only PTX, which the driver must compile."""
     newer: int
-    """Fat binaries only for newer GPUs. This GPU never loads them."""
+    """Fat binaries for newer GPUs only, which this GPU never loads."""
     lacking: int
     """Fat binaries for older GPUs, without code that this GPU can run."""
     isa: str | None = None
@@ -63,12 +63,12 @@ class Coverage:
 
     @property
     def every(self) -> int:
-        """Number of fat binaries that are relevant to the GPU."""
+        """Number of fat binaries that the GPU may load."""
         return self.native + self.compiled + self.lacking
 
     @property
     def kernels(self) -> KernelCoverage:
-        """Kind of code for the GPU."""
+        """The kind of code that the wheel has for the GPU."""
         if self.lacking * MIN_RATIO_WITH_CODE > self.every:
             return KernelCoverage.TOO_NEW
         if not self.native and not self.compiled:
@@ -77,14 +77,14 @@ class Coverage:
 
     @property
     def share(self) -> str:
-        """Share of the fat binaries that must be compiled: `"all"`, `"most"` or `"some"`."""
+        """The share of the fat binaries that must be compiled: `"all"`, `"most"` or `"some"`."""
         if not self.native:
             return "all"
         return "most" if 2 * self.compiled > self.every else "some"
 
     @property
     def sentence(self) -> str:
-        """Description of the coverage in words."""
+        """A description of the coverage for the user."""
         card, every = f"compute capability {self.capability}", self.every
         exceptions = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
         if self.kernels is KernelCoverage.NATIVE:
@@ -92,8 +92,8 @@ class Coverage:
             return f"machine code for {card} in {count} {every} fat binaries that concern it{exceptions}"
         if self.kernels is KernelCoverage.PTX:
             count = "all" if self.compiled == every else f"{self.compiled} of"
-            how_compiled = "the driver compiles it at the first start"
-            return f"PTX alone for {card} in {count} {every} fat binaries: {how_compiled}{exceptions}"
+            explanation = "the driver compiles it at the first start"
+            return f"PTX alone for {card} in {count} {every} fat binaries: {explanation}{exceptions}"
         if self.kernels is KernelCoverage.TOO_NEW:
             return f"no code for {card} in {self.lacking} of {every} fat binaries: the card is newer than they are"
         return f"no code for {card}: all {self.newer} fat binaries are for newer cards"
@@ -101,32 +101,32 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCounts:
-    """Fat binaries of one release."""
+    """The fat binaries of one release."""
 
     NAMED: ClassVar = ("version",)
     version: str
     counts: Mapping[str, int]
-    """Number of fat binaries for each set of architectures, such as `"60,70,80,89|90a:8.5"`.
+    """The number of fat binaries for each set of architectures, such as `"60,70,80,89|90a:8.5"`.
 
-    Machine code is before the bar; PTX with its ISA version is after it.
+    Cubins are before the bar; PTX with its ISA version is after it.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class FatBinaries:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     sources: Sources
     releases: tuple[ReleaseCounts, ...]
 
     def get_counts(self, version: str) -> Mapping[str, int] | None:
-        """Return the counts of a release (`"2.20.0"`), or None if it was not read."""
+        """Return the counts of a release (`"2.20.0"`); None if it was not measured."""
         return next((release.counts for release in self.releases if release.version == version), None)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Versions of the releases that were read."""
+        """The versions of the measured releases."""
         return tuple(release.version for release in self.releases)
 
 
@@ -138,15 +138,15 @@ def load_fat_binaries(folder: Path) -> FatBinaries:
 def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
     """Count the fat binaries that a GPU of this compute capability can run.
 
-    If some have machine code, those with only PTX do not count: they are NCCL's relocatable functions, whose machine
-    code was linked into another one (measured with 2.15 and 2.20).
+    If some have cubins, those with only PTX do not count: they are NCCL's relocatable functions, whose machine code was
+    linked into another fat binary (measured with 2.15 and 2.20).
     """
     target = versions.parse_capability(capability)
-    has_machine_code = any(not architectures.startswith("|") for architectures in counts)
+    has_cubins = any(not architectures.startswith("|") for architectures in counts)
     totals = {"native": 0, "compiled": 0, "newer": 0, "lacking": 0}
     ptx_versions: list[str] = []
     for architectures, count in counts.items():
-        if has_machine_code and architectures.startswith("|"):
+        if has_cubins and architectures.startswith("|"):
             continue
         kind, isa = _classify_binary(architectures, target)
         totals[kind] += count
@@ -156,7 +156,7 @@ def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
 
 
 def find_newest_ptx(counts: Mapping[str, int]) -> tuple[int, int] | None:
-    """Return the newest compute capability with PTX; None if there is only machine code."""
+    """Return the newest compute capability with PTX; None if there are only cubins."""
     return max(
         (
             arch
@@ -168,10 +168,7 @@ def find_newest_ptx(counts: Mapping[str, int]) -> tuple[int, int] | None:
 
 
 def _classify_binary(architectures: str, target: tuple[int, int]) -> tuple[str, str | None]:
-    """Classify one fat binary for a GPU.
-
-    Return a field name of `Coverage`, and the PTX ISA version if PTX must be compiled.
-    """
+    """Return the field of `Coverage` that counts a fat binary, and the ISA version of PTX to compile."""
     cubin_text, _, ptx_text = architectures.partition("|")
     cubins = [arch for arch, _, _ in _parse_architectures(cubin_text)]
     ptx = list(_parse_architectures(ptx_text))
@@ -195,6 +192,6 @@ def _parse_architectures(text: str) -> Iterator[tuple[tuple[int, int], str, str 
 def _can_compile(arch: tuple[int, int], letter: str, target: tuple[int, int]) -> bool:
     """Return whether the driver can compile PTX of this architecture for the GPU."""
     if letter == "a":
-        return arch == target  # "a": only this very architecture
-    # "f": only the same major
+        return arch == target  # code for exactly this architecture
+    # "f" is code for the same major version only.
     return arch <= target and (letter != "f" or arch[0] == target[0])

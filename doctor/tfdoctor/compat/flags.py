@@ -13,16 +13,16 @@ __all__ = ["Flags", "load_flags"]
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     sources: Sources
     since: str
-    """First release that was seen to end the process if a flag is unknown."""
+    """The first release that is known to end the process if a flag is unknown."""
     docstrings: ReleaseSet
     """Releases that cannot be imported without docstrings (python -OO)."""
     keras_backends: Mapping[str, str]
-    """Module that each backend of Keras 3 needs; "" if it needs none."""
+    """The module that each backend of Keras 3 needs; empty if it needs none."""
     warnings: ReleaseSet
     """Releases that cannot be imported if warnings are errors."""
     tf_xla: frozenset[str]

@@ -1,4 +1,4 @@
-"""Location of the data files, which are in the installed package or in a checkout."""
+"""Find the data files, which are in the installed package or in a checkout."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["DataMissingError", "data_dir"]
 
 
 class DataMissingError(FileNotFoundError):
-    """Error for a data folder that is neither in the package nor in a checkout around it."""
+    """A data folder is neither in the package nor in the checkout that contains it."""
 
 
 def data_dir(name: str) -> Path:
     """Return the folder of data files called `name` (`"compat"`, `"dockerfiles"`).
 
-    The packaged copy (`tfdoctor/_data/NAME`) has priority over the checkout's `NAME/`, which an editable install
-    uses. Raise DataMissingError with both paths if neither exists.
+    The copy in the package (`tfdoctor/_data/NAME`) is preferred to `NAME/` in the checkout, which an editable install
+    uses. Raise DataMissingError if neither exists.
     """
     package = Path(__file__).resolve().parent.parent
     candidates = (package / "_data" / name, package.parent.parent / name)

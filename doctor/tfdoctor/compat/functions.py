@@ -1,7 +1,7 @@
-"""Line numbers of functions in TensorFlow's Python files, by release: compat/functions.json, read from the wheels.
+"""The lines of functions in TensorFlow's Python files: compat/functions.json, measured in the wheels.
 
-`session.py", line 1334, in _do_call` in a traceback identifies the releases whose `_do_call` contains that line.
-Wheels that others built from the same sources have the same lines.
+A line of a traceback, such as `session.py", line 1334, in _do_call`, identifies the releases whose `_do_call` contains
+that line. Other builds of the same sources have the same lines.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -24,10 +24,10 @@ _MARKDOWN_INIT = re.compile(r"(?<=[^\W_])_{1,2}init_{0,2}\.py$")
 
 @dataclass(frozen=True, slots=True)
 class PythonFile:
-    """Functions of one file."""
+    """The functions of one file."""
 
     functions: Mapping[str, str]
-    """Spans of each function, such as `"1280-1300:12-14,16"`.
+    """The spans of each function, separated by spaces: `"1280-1300:12-14,16"`.
 
     A span has the first and last line, and the indices in `releases` of the releases that have it. `<module>` has a
     span for each statement that can fail, such as `"58:7-20"`.
@@ -36,7 +36,7 @@ class PythonFile:
 
 @dataclasses.dataclass(frozen=True)
 class Functions:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     sources: Sources
@@ -46,14 +46,12 @@ class Functions:
     """Files by their path in the wheel."""
 
     def find_releases(self, path: str, line: int, function: str) -> frozenset[str] | None:
-        """Return the releases whose function contains this line.
+        """Return the releases in which a function contains a line; None if the function is not in the table.
 
-        The result is empty if no release matches, and None if the function is not in the table. `path` is a path in
-        a traceback. Raise DataError if the
-        table is invalid.
+        `path` is a path in a traceback. Raise DataError if the table is invalid.
         """
-        plain = re.sub(r"[\\/]{1,8}", "/", path)
-        match = _INSTALLED_PATH.search(_MARKDOWN_INIT.sub("/__init__.py", plain))
+        slash_path = re.sub(r"[\\/]{1,8}", "/", path)
+        match = _INSTALLED_PATH.search(_MARKDOWN_INIT.sub("/__init__.py", slash_path))
         python_file = self.files.get(match[1]) if match is not None else None
         spans = python_file.functions.get(function) if python_file is not None else None
         if spans is None:

@@ -18,12 +18,12 @@ __all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "extract_core_words
 
 _GPU_WORD = re.compile(r"[a-z0-9]+")
 _JOINED_WORD = re.compile(r"\b(rtx|gtx|gts|gt|titan|quadro|tesla|geforce)(?=\d|[a-z]\d)|(?<=\d)(ti|super)\b")
-"""Brand or suffix that is joined to the number, as in "RTX3060Ti"."""
+"""A brand or suffix without a space before or after the number, as in "RTX3060Ti"."""
 _BRANDS = frozenset({"nvidia", "geforce", "tesla", "quadro", "graphics", "gpu", "corporation", "device"})
 
 
 class UnknownGpuError(LookupError):
-    """Error for an unknown GPU name; `nearest` lists the closest known names."""
+    """A GPU name is not known. `nearest` lists the closest known names."""
 
     def __init__(self, name: str, nearest: tuple[str, ...]) -> None:
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
@@ -34,7 +34,7 @@ class UnknownGpuError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One name of a GPU and its PCI device IDs (compat/gpus.json)."""
+    """A name of a GPU, and the PCI device IDs with that name."""
 
     NAMED: ClassVar = ("name", "cc")
     name: str
@@ -46,34 +46,34 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuMatch:
-    """GPUs that match a name."""
+    """The GPUs that match a name."""
 
     query: str
     gpus: tuple[Gpu, ...]
     capabilities: tuple[str, ...]
     """Lowest first."""
     exact: bool
-    """Whether the GPUs have exactly this name, apart from brand words. If not, their names contain all its words."""
+    """Whether the GPUs have exactly this name, apart from brand words. If not, their names contain all of its words."""
 
     @property
     def ambiguous(self) -> bool:
-        """Whether GPUs of different compute capability have this name, so that a PCI ID is needed."""
+        """Whether the GPUs have different compute capabilities, so that only a PCI ID identifies one."""
         return len(self.capabilities) > 1
 
 
 @dataclasses.dataclass(frozen=True)
 class GpuTable:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     ambiguous: Mapping[str, str]
-    """Compute capabilities of each name that GPUs of several capabilities share, such as `"3.5, 5.2"`."""
+    """The names that GPUs of several compute capabilities share, with the capabilities: `"3.5, 5.2"`."""
     gpus: tuple[Gpu, ...] = field(metadata={"noun": "GPU"})
     """Sorted by capability, then name."""
 
     @cached_property
     def _gpus_by_id(self) -> dict[str, Gpu]:
-        # If several GPUs share an ID, the one with the longest name is kept: their capabilities never differ.
+        """The GPUs by PCI ID: the longest name if several share an ID. Their capabilities never differ."""
         table: dict[str, Gpu] = {}
         for gpu in self.gpus:
             for pci_id in gpu.pci_ids:
@@ -83,21 +83,21 @@ class GpuTable:
         return table
 
     def find_by_pci_id(self, pci_id: str) -> Gpu | None:
-        """Return the GPU with this PCI device ID, or None.
+        """Return the GPU with a PCI device ID; None if it is not known.
 
-        `"2684"`, `"0x2684"`, `"10de:2684"` and `"0x268410DE"` are all accepted.
+        `"2684"`, `"0x2684"`, `"10de:2684"` and `"0x268410DE"` are the same ID.
         """
         text = pci_id.strip().lower().removeprefix("0x")
-        if re.fullmatch(r"[0-9a-f]{4}10de", text):  # format of nvidia-smi and NVML: device, then vendor
+        if re.fullmatch(r"[0-9a-f]{4}10de", text):  # nvidia-smi and NVML write the device before the vendor
             text = text[:4]
         text = text.removeprefix("10de:")
         return self._gpus_by_id.get(text)
 
     def find_by_name(self, name: str) -> GpuMatch | None:
-        """Return the GPUs that match a name (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
+        """Return the GPUs that match a name (`"Tesla V100-SXM2-16GB"`, `"h100"`); None if none does.
 
-        Case, punctuation and brand words such as NVIDIA or GeForce are ignored. An exact match has priority.
-        Otherwise all GPUs match whose names contain all the words.
+        Case and punctuation are ignored. The GPUs with exactly these words are preferred, then those with the same words
+        apart from brands such as NVIDIA or GeForce, then those whose names contain all of the words.
         """
         words, core = _split_words(name), extract_core_words(name)
         if not core:
@@ -119,7 +119,7 @@ class GpuTable:
         return tuple((gpu, _split_words(gpu.name)) for gpu in self.gpus)
 
     def nearest_names(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return known names similar to `name`, the best match first."""
+        """Return up to `count` known names that are similar to `name`, the best match first."""
         import difflib
 
         names = {" ".join(sorted(words - _BRANDS)): gpu.name for gpu, words in self._words_by_gpu}
@@ -132,30 +132,30 @@ def load_gpus(folder: Path) -> GpuTable:
     return read(GpuTable, folder / "gpus.json", _expand_sources)
 
 
-def _expand_sources(raw: dict[str, Any], where: str) -> None:
-    """Replace the keywords in each GPU's `sources` by their texts from the file's `sources`.
+def _expand_sources(raw: dict[str, Any], location: str) -> None:
+    """Replace the keywords in each GPU's `sources` with the texts in the top-level `sources`.
 
     Raise DataError if a keyword has no text.
     """
     texts = raw.pop("sources", None)
     rows = raw.get("gpus")
     if type(texts) is not dict or type(rows) is not list:
-        msg = f"{where}: `sources` and `gpus` must be a table and a list"
+        msg = f"{location}: `sources` and `gpus` must be a table and a list"
         raise DataError(msg)
     for row in rows:
         keywords = row.get("sources") if type(row) is dict else None
         if type(keywords) is not list:
-            continue  # refused later, by decode
+            continue  # `decode` reports the error
         for index, keyword in enumerate(keywords):
             if keyword not in texts:
                 name = row.get("name")
-                msg = f"{where}: GPU {name}: source `{keyword}` is not explained{did_you_mean(str(keyword), texts)}"
+                msg = f"{location}: GPU {name}: source `{keyword}` is not explained{did_you_mean(str(keyword), texts)}"
                 raise DataError(msg)
             keywords[index] = texts[keyword]
 
 
 def extract_core_words(name: str) -> frozenset[str]:
-    """Return the words of a GPU's name without brands, so that `NVIDIA RTX A6000` and `RTX A6000` are equal."""
+    """Return the words of a GPU's name without brands: `NVIDIA RTX A6000` is the same as `RTX A6000`."""
     return _split_words(name) - _BRANDS
 
 

@@ -1,7 +1,6 @@
-"""Existing container images and their contents: compat/images.toml.
+"""Container images and their contents: compat/images.toml.
 
-Nothing is guessed: an image that is not in the table is unknown, not missing. Only `deleted` says that images no
-longer exist.
+An image that is not in the table may nevertheless exist. Only `deleted` lists images that no longer exist.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -36,7 +35,7 @@ ImageEvidence = Literal["documented", "inferred"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaImages:
-    """One release of nvidia/cuda (`[[cuda]]`)."""
+    """A release of nvidia/cuda (`[[cuda]]`)."""
 
     NAMED: ClassVar = ("version",)
     version: str
@@ -46,7 +45,7 @@ class CudaImages:
     """Ubuntu releases with images, such as `"22.04"`."""
     flavours: tuple[Flavour, ...]
     cudnn_tag: str | None = None
-    """Part of the tag of images with cuDNN, such as `"cudnn8"` or `"cudnn"`. None if there are no such images."""
+    """The part of the tags that stands for cuDNN: `"cudnn8"` or `"cudnn"`. None if no image has cuDNN."""
     cudnn_systems: tuple[str, ...] = ()
     cudnn_flavours: tuple[Flavour, ...] = ()
     cudnn: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +106,7 @@ class OfficialImages:
     works: bool
     """Whether TensorFlow finds its libraries in the image."""
     why: str = ""
-    """Reason why TensorFlow does not find them; "" if it does."""
+    """The reason why TensorFlow does not find them; empty if it does."""
     evidence: ImageEvidence
     sources: Sources
 
@@ -122,19 +121,19 @@ class OfficialImages:
 
 @dataclass(frozen=True, slots=True)
 class OfficialImage:
-    """Official image of one release."""
+    """The official image of a release."""
 
     names: tuple[str, ...]
     """Full names, such as `("tensorflow/tensorflow:1.14.0-gpu-py3", "tensorflow/tensorflow:1.14.0-gpu")`.
 
-    The first ones contain the Python version of `recipe`.
+    Names with the Python version of `recipe` come first.
     """
     recipe: OfficialImages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NgcImage:
-    """One image of nvcr.io/nvidia/tensorflow (`[[ngc]]`)."""
+    """An image of nvcr.io/nvidia/tensorflow (`[[ngc]]`)."""
 
     NAMED: ClassVar = ("tag",)
     tag: str
@@ -144,7 +143,7 @@ class NgcImage:
     cuda: str
     cudnn: str | None = None
     driver: str | None = None
-    """Driver branch for which it was built."""
+    """The driver branch that it was built for."""
     lowest: str | None = None
     """Lowest compute capability that it supports; None if not known."""
     note: str = ""
@@ -159,7 +158,7 @@ class NgcImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonImage:
-    """One slim image of the `python` repository (`[[python]]`)."""
+    """A slim image of the `python` repository (`[[python]]`)."""
 
     NAMED: ClassVar = ("tag",)
     tag: str
@@ -180,7 +179,7 @@ class PythonImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolImage:
-    """Image from which builds copy a program (`[[tool]]`)."""
+    """An image from which Dockerfiles copy a program (`[[tool]]`)."""
 
     NAMED: ClassVar = ("program",)
     program: str
@@ -192,7 +191,7 @@ class ToolImage:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     cuda: tuple[CudaImages, ...]
@@ -205,11 +204,11 @@ class Images:
     tool: tuple[ToolImage, ...]
 
     def find_tool(self, program: str) -> ToolImage | None:
-        """Return the image that contains a program, or None if there is none."""
+        """Return the image that contains a program; None if there is none."""
         return next((image for image in self.tool if image.program == program), None)
 
     def find_python(self, python: str) -> PythonImage | None:
-        """Return the slim image of a Python (`"3.9"`), or None."""
+        """Return the slim image of a Python version (`"3.9"`); None if there is none."""
         return next((image for image in self.python if image.python == python), None)
 
     def tags(
@@ -222,8 +221,8 @@ class Images:
     ) -> tuple[ImageTag, ...]:
         """Return the known tags of nvidia/cuda, the newest CUDA and the newest system first.
 
-        `cuda` is a prefix (`"12"`, `"11.2"`, `"11.8.0"`). `cudnn_major` selects tags with this cuDNN; None selects
-        those without cuDNN.
+        `cuda` is a version prefix (`"12"`, `"11.2"`, `"11.8.0"`). `cudnn_major` selects the tags with this cuDNN, or those
+        without cuDNN if it is None.
         """
         tags = []
         for release in reversed(self.cuda):
@@ -245,16 +244,16 @@ class Images:
         return tuple(tags)
 
     def find_deleted(self, cuda: str) -> DeletedImages | None:
-        """Return the entry about the deleted tags of a CUDA release (`"10.0"`, `"11.4.0"`).
+        """Return the entry for the deleted tags of a CUDA release (`"10.0"`, `"11.4.0"`).
 
-        The result is None if nvidia/cuda still has tags of that release, or if nothing is known about it.
+        The result is None if nvidia/cuda still has tags of the release, or if the release is not known.
         """
         if any(versions.has_prefix(entry.version, cuda) for entry in self.cuda):
             return None
         return next((entry for entry in self.gone if versions.satisfies(cuda, entry.versions)), None)
 
     def find_official(self, version: str) -> OfficialImage | None:
-        """Return the official GPU image of a TensorFlow release, or None if not known."""
+        """Return the official GPU image of a TensorFlow release; None if it is not known."""
         for recipe in self.official:
             if versions.satisfies(version, recipe.versions):
                 names = tuple(f"tensorflow/tensorflow:{tag.format(version=version)}" for tag in recipe.tags)
@@ -264,18 +263,18 @@ class Images:
     def find_lowest(self, image: NgcImage) -> str | None:
         """Return the lowest compute capability that one of NVIDIA's images supports.
 
-        If it is not known for this image, the lowest of all other images is assumed. The result is None if there is none.
+        If it is not known for this image, return the lowest of all other images; None if that is not known either.
         """
         if image.lowest is not None:
             return image.lowest
-        capabilities = [other.lowest for other in self.ngc if other.lowest is not None]
+        capabilities = [known_image.lowest for known_image in self.ngc if known_image.lowest is not None]
         return min(capabilities, key=versions.parse_capability, default=None)
 
     def list_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
         """Return NVIDIA's TensorFlow images, newest first.
 
-        `tensorflow` and `cuda` are version prefixes; None selects all. If `tensorflow` is given, images of unknown
-        version are left out, unless the requested prefix is a major that appears in their tag.
+        `tensorflow` and `cuda` are version prefixes; None selects all. An image of unknown TensorFlow version matches only
+        a major version, if its tag contains that.
         """
         return tuple(
             image
@@ -288,7 +287,7 @@ class Images:
 def _make_tag(
     release: CudaImages, system: str, flavour: str, cudnn: str | None, *, with_cudnn: bool
 ) -> ImageTag:
-    """Return one tag of a release of nvidia/cuda."""
+    """Return the tag for one combination of system, flavour and cuDNN."""
     cudnn_part = f"{release.cudnn_tag}-" if with_cudnn else ""
     name = f"nvidia/cuda:{release.version}-{cudnn_part}{flavour}-ubuntu{system}"
     kind: Flavour = "base" if flavour == "base" else "runtime" if flavour == "runtime" else "devel"
@@ -296,7 +295,7 @@ def _make_tag(
 
 
 def _get_cudnn_major(release: CudaImages, system: str) -> int | None:
-    """Return the cuDNN major from the tag (`cudnn8`), else from the known cuDNN version; None if not known."""
+    """Return the cuDNN major version from the tag (`cudnn8`), else from `CudaImages.cudnn`, or None."""
     if release.cudnn_tag is not None and release.cudnn_tag != "cudnn":
         return int(release.cudnn_tag.removeprefix("cudnn"))
     cudnn = release.cudnn.get(system)
@@ -304,7 +303,7 @@ def _get_cudnn_major(release: CudaImages, system: str) -> int | None:
 
 
 def _has_tensorflow(image: NgcImage, version: str) -> bool:
-    """Return whether an image's TensorFlow version begins with this version prefix."""
+    """Return whether an image has a TensorFlow version with this prefix."""
     if image.tensorflow is not None:
         return versions.has_prefix(image.tensorflow, version)
     return "." not in version and f"-tf{version}-" in f"{image.tag}-"

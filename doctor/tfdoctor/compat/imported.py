@@ -1,6 +1,7 @@
-"""Modules and attributes that each TensorFlow needs during its import: compat/imports/<minor>.json.
+"""What `import tensorflow` needs in each minor release: compat/imports/<minor>.json.
 
-scripts/update_imports.py measures them with real imports of the newest patch of each minor, on one Python.
+These are modules and attributes. scripts/update_imports.py measures them with real imports of the newest patch release,
+on one Python version.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -19,7 +20,7 @@ __all__ = ["Imported", "find_imported", "list_measured_minors", "load_imported"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Measured import of one TensorFlow release."""
+    """What the import of one TensorFlow release was measured to need."""
 
     as_of: str
     tensorflow: str
@@ -29,38 +30,36 @@ class Imported:
     must: tuple[str, ...]
     """Required packages that import TensorFlow themselves."""
     tried: tuple[str, ...]
-    """Optional modules: an ImportError does not stop the import of TensorFlow, but any other error does."""
+    """Optional modules: TensorFlow ignores an ImportError from them, but no other error."""
     family: Mapping[str, tuple[str, ...]]
-    """Modules of other packages that Keras and similar packages need, by package that the import loads."""
+    """The modules that Keras and similar packages need, by the package that needs them."""
     standard: Mapping[str, tuple[str, ...]]
     """Attributes that are used, by module of the standard library."""
     shadowable: frozenset[str]
-    """All loaded modules of the standard library: a file with the same name can take their place."""
+    """All loaded modules of the standard library that a file with the same name can shadow."""
     idle: frozenset[str]
     """Source files and shared objects of TensorFlow that the import does not load, relative to site-packages."""
     sets: tuple[Mapping[str, str], ...]
-    """Sets of distributions (version by normalized name) with which the import was seen to work."""
+    """Sets of distributions (version by normalized name) with which the import worked."""
     exact: bool = field(default=True, metadata={"key": None})
-    """Whether this very minor was measured.
+    """Whether this minor release was measured.
 
-    If not, the data are those of the next lower measured minor, and must not be used for attributes.
+    If not, the data are those of the next lower measured minor, and must not be used to check attributes.
     """
 
 
 def list_measured_minors(folder: Path) -> tuple[str, ...]:
-    """Return the measured minors, oldest first, such as `"2.20"`."""
+    """Return the measured minor releases, such as `"2.20"`, oldest first."""
     minors = (path.stem for path in (folder / "imports").glob("*.json"))
     return tuple(sorted(minors, key=versions.parse_numbers))
 
 
 @lru_cache(maxsize=4)
 def find_imported(folder: Path, version: str | None) -> Imported | None:
-    """Return what a TensorFlow needs during its import.
+    """Return what the import of a TensorFlow needs: data of its minor, or of the next lower measured one.
 
-    The data are those of its own minor, or else of the next lower measured minor.
-
-    The result is None if the version is not known, or older than all measured ones. Raise DataError if the data are
-    invalid.
+    The result is None if `version` is None, not a version, or older than all measured ones. Raise DataError if the data
+    are invalid.
     """
     if version is None or not versions.is_version(version):
         return None
@@ -77,7 +76,7 @@ def find_imported(folder: Path, version: str | None) -> Imported | None:
 
 
 def load_imported(folder: Path, minor: str) -> Imported:
-    """Load the table of one minor. Raise DataError if it is invalid."""
+    """Load the file of a minor release. Raise DataError if it is invalid."""
     path = folder / "imports" / f"{minor}.json"
     result = read(Imported, path, within="imports/")
     if versions.major_minor(result.tensorflow) != minor:

@@ -1,8 +1,7 @@
-"""Kernels of each operation by device and data type: compat/kernels.json, which scripts read from the wheels.
+"""The kernels of each operation by device and data type: compat/kernels.json, measured in the wheels.
 
-An operation runs on a GPU only if the release registers a GPU kernel that accepts its types. The types are only a
-limit: a type that no kernel accepts is unsupported, but a type that some kernel accepts may still be unsupported in
-combination with other attributes.
+An operation runs on a GPU only if the release registers a GPU kernel that accepts its types. A type that no kernel
+accepts is unsupported. A type that some kernel accepts may still be unsupported in combination with other attributes.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -20,20 +19,20 @@ from tfdoctor.records import dataclass
 __all__ = ["Kernels", "OperationKernels", "Types", "load_kernels", "normalize_type"]
 
 Types = Mapping[str, frozenset[str]]
-"""Types that some kernel accepts, by attribute: `{"T": {"float16", "float32"}}`. Unlimited attributes are left out."""
+"""The types that kernels accept, by attribute: `{"T": {"float16", "float32"}}`. Attributes without limits are omitted."""
 _CPP_TYPE_NAMES = {
     "float": "float32",
     "double": "float64",
     "half": "float16",
 }
-"""Names in tf.dtypes of the types that have other names in C++."""
-_ERA = re.compile(r"(\d{1,3}\.\d{1,3})(?:-(\d{1,3}\.\d{1,3}))?")
-"""One minor, such as "2.10", or a range, such as "2.4-2.11"."""
+"""The names in tf.dtypes of types that have other names in C++."""
+_MINOR_RANGE = re.compile(r"(\d{1,3}\.\d{1,3})(?:-(\d{1,3}\.\d{1,3}))?")
+"""A minor release, such as "2.10", or a range, such as "2.4-2.11"."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationKernels:
-    """Kernels of one operation in one release."""
+    """The kernels of an operation in one release."""
 
     cpu: Types | None
     """Types of its CPU kernels; None if it has none."""
@@ -43,21 +42,21 @@ class OperationKernels:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """Kernels of one operation in all releases."""
+    """The kernels of an operation in all releases."""
 
     cpu: str = ""
-    """Limits of the CPU kernels with their releases, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
+    """The types that the CPU kernels accept, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
 
-    A limit is an attribute with the index of its types in `sets`. After the colon are the indices in `releases` of
-    the releases that have these limits. No limit means any types.
+    Each group has attributes with the index of their types in `sets`, and after the colon the indices in `releases` of
+    the releases that it applies to. A group without attributes means any types.
     """
     gpu: str = ""
-    """Limits of the GPU kernels, in the same format."""
+    """The types that the GPU kernels accept, in the same format."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernels:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     sources: Sources
@@ -67,24 +66,22 @@ class Kernels:
     """Sets of type names, such as `"float16,float32"`."""
     operations: Mapping[str, KernelRow]
 
-    def list_measured(self, era: str) -> tuple[str, ...]:
+    def list_measured(self, minors: str) -> tuple[str, ...]:
         """Return the measured releases of a minor or a range of minors: `"2.10"` or `"2.4-2.11"`.
 
-        The result is empty if `era` is neither, or if the first or last minor was not measured.
+        The result is empty if `minors` is neither, or if the first or last minor was not measured.
         """
-        match = _ERA.fullmatch(era)
+        match = _MINOR_RANGE.fullmatch(minors)
         if match is None:
             return ()
-        minors = [versions.major_minor(release) for release in self.releases]
+        measured_minors = [versions.major_minor(release) for release in self.releases]
         first, last = match[1], match[2] or match[1]
-        if first not in minors or last not in minors:
+        if first not in measured_minors or last not in measured_minors:
             return ()
-        return self.releases[minors.index(first) : minors.index(last) + 1]
+        return self.releases[measured_minors.index(first) : measured_minors.index(last) + 1]
 
     def find_kernels(self, release: str, operation: str) -> OperationKernels | None:
-        """Return an operation's kernels in a release.
-
-        The result is None if the release was not measured or has no kernel for CPUs or GPUs.
+        """Return the kernels of an operation in a release; None if it has none or was not measured.
 
         Raise DataError if the table is invalid.
         """
@@ -101,7 +98,7 @@ class Kernels:
         return None if kernels.cpu is None and kernels.gpu is None else kernels
 
     def _parse_types(self, text: str, release: str) -> Types | None:
-        """Parse the limits in a `KernelRow` for one release. The result is None if that release has no kernel."""
+        """Parse a text of `KernelRow` for one release; return None if that release has no kernel."""
         for group in text.split():
             limits, _, indices = group.partition(":")
             if any(release in expand_span(self.releases, part) for part in indices.split(",")):

@@ -1,4 +1,4 @@
-"""Libraries that TensorFlow opens, the packages that contain them, and TensorFlow distributions.
+"""The libraries that TensorFlow opens, the packages that contain them, and TensorFlow distributions.
 
 The table is compat/libraries.toml.
 """
@@ -33,7 +33,7 @@ _DEFINE_BY_STEM = {"cublasLt": "CUBLAS"}
 
 @dataclass(frozen=True, slots=True)
 class PypiWheel:
-    """Location of a library in NVIDIA's wheel of one CUDA major."""
+    """The location of a library in NVIDIA's wheel for a CUDA major version."""
 
     project: str
     """Name of the project, such as `"nvidia-cusolver-cu12"`."""
@@ -43,7 +43,10 @@ class PypiWheel:
 
 
 def _parse_wheels(pairs: Mapping[str, str]) -> dict[int, PypiWheel]:
-    """Return the wheels by CUDA major from values such as "project folder"."""
+    """Parse values such as `"nvidia-cusolver-cu12 nvidia/cusolver/lib"`, by CUDA major version.
+
+    Raise ValueError if one is invalid.
+    """
     wheels = {}
     for key, value in pairs.items():
         project, _, folder = value.partition(" ")
@@ -56,14 +59,14 @@ def _parse_wheels(pairs: Mapping[str, str]) -> dict[int, PypiWheel]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryFamily:
-    """One library in all CUDA versions (compat/libraries.toml)."""
+    """A library in all CUDA versions (`[[library]]`)."""
 
     NAMED: ClassVar = ("stem",)
     stem: str
-    """Name between `lib` and `.so`: `"cusolver"` of `libcusolver.so.11`."""
+    """The name between `lib` and `.so`: `"cusolver"` in `libcusolver.so.11`."""
     title: str
     role: Literal["registration", "lazy", "dependency", "driver", "optional"]
-    """Use by TensorFlow.
+    """How TensorFlow uses it.
 
     registration: opened when GPUs are registered; lazy: opened later; dependency: needed by another library;
     driver: part of the driver; optional: not required.
@@ -73,18 +76,18 @@ class LibraryFamily:
     first_tf: str | None = None
     """First TensorFlow minor that opens it at registration."""
     last_tf: str | None = None
-    """Last such minor; None if current releases still open it."""
+    """Last TensorFlow minor that does; None if current releases still open it."""
     sonames: Mapping[str, str] = field(default_factory=dict)
-    """Version in the soname by CUDA minor or major; `"11"` stands for every 11.x that is not listed."""
+    """The version in the soname, by CUDA minor or major version; `"11"` is for each 11.x that is not listed."""
     wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _parse_wheels)] = field(
         default_factory=dict
     )
     debian: Mapping[str, str] = field(default_factory=dict)
-    """Package in NVIDIA's repository by CUDA minor or major; `{dash}` is the CUDA version as `12-5`."""
+    """The package in NVIDIA's repository, by CUDA minor or major version; `{dash}` is the CUDA version as `12-5`."""
     distro: Mapping[str, str] = field(default_factory=dict)
-    """Debian's or Ubuntu's own package by the version in the soname."""
+    """The package of Debian or Ubuntu, by the version in the soname."""
     conda: str | None = None
-    """Package on conda-forge for CUDA 12 and newer. Older CUDA has it in `cudatoolkit` (cuDNN: `cudnn`)."""
+    """The package on conda-forge for CUDA 12 and newer. For older CUDA, `cudatoolkit` (or `cudnn`) contains it."""
     sources: Sources
 
 
@@ -94,48 +97,48 @@ class CpuOnlyReleases:
 
     NAMED: ClassVar = ("until",)
     since: str | None = None
-    """First minor; None if it applies from the first release on."""
+    """First minor; None if it is the first release."""
     until: str
     """Last minor."""
     text: str
     source: str
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Return whether this minor, such as `(2, 0)`, is one of them."""
+        """Return whether a minor release, such as `(2, 0)`, is one of them."""
         return versions.is_minor_in_range(minor, self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfDistribution:
-    """Package that contains TensorFlow, or has a similar name (`[[distribution]]` of libraries.toml)."""
+    """A distribution that contains TensorFlow, or that has a similar name (`[[distribution]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
     gpu: bool | None = None
-    """Whether it has GPU code; None if that depends on the version (see the release table or the installed files)."""
+    """Whether it has GPU code; None if that depends on the version."""
     same_as: str | None = None
-    """Distribution whose releases have the same contents."""
+    """The distribution whose releases have the same contents; None if there is none."""
     retired: str | None = None
-    """Version that has no TensorFlow and only announces the end of the distribution."""
+    """The version that contains no TensorFlow and only announces the end of the distribution."""
     note: str
     for_cpu: tuple[CpuOnlyReleases, ...] = ()
     """Releases without GPU code."""
     sources: Sources
 
     def explain_missing_gpu_code(self, minor: tuple[int, ...]) -> str | None:
-        """Return the reason why releases of this minor have no GPU code; None if there is no such entry."""
+        """Return the reason why a minor release has no GPU code; None if it is not in `for_cpu`."""
         return next((entry.text for entry in self.for_cpu if entry.holds(minor)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """How TensorFlow loads its libraries when it lists GPUs, from this minor up to that of the next entry."""
+    """How TensorFlow loads libraries when it registers GPUs, up to the minor release of the next entry."""
 
     NAMED: ClassVar = ("since",)
     since: str
     """First minor."""
     linked: bool
-    """Whether the libraries are linked, so that the import fails without them; else they are opened."""
+    """Whether the libraries are linked, so that the import fails without them. Otherwise TensorFlow opens them."""
     opens: tuple[str, ...]
     """CUDA libraries without `lib` and `.so`, in the order in which TensorFlow tries them."""
     driver: tuple[str, ...]
@@ -145,7 +148,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class LibraryTable:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     libraries: tuple[LibraryFamily, ...] = field(metadata={"key": "library"})
@@ -154,19 +157,16 @@ class LibraryTable:
     """Oldest first."""
 
     def registration(self, version: str) -> Registration:
-        """Return how this TensorFlow version loads its libraries.
-
-        Versions outside the table get its nearest entry: the newest or the oldest.
-        """
+        """Return how a TensorFlow version loads its libraries. The first entry is also for older versions."""
         minor = versions.parse_numbers(version)[:2]
         entries = [entry for entry in self.registrations if versions.parse_numbers(entry.since) <= minor]
         return entries[-1] if entries else self.registrations[0]
 
     def find_required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
-        """Return the sonames that a build of this version needs for GPU registration.
+        """Return the sonames that a build of this version needs to register GPUs.
 
-        `cuda_config` holds the defines of the build's cuda_config.h. The result is empty if there are none, and None
-        if they lack a required version.
+        `cuda_config` has the defines of the build's cuda_config.h. The result is empty if there are no defines, and None
+        if a required version is not among them.
         """
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:
@@ -178,7 +178,7 @@ class LibraryTable:
             if registration.linked and name != "CUDNN":
                 number = defines["CUDA"]
             elif name == "CUDART":
-                # Until 2.3 the runtime's soname had the toolkit's version and no define of its own.
+                # Until 2.3 the soname of the CUDA runtime had the toolkit's version, and there was no TF_CUDART_VERSION.
                 number = defines.get("CUDART", defines["CUDA"])
             else:
                 number = defines.get(name) or (defines.get("CUDA_LIB", "") if name != "CUDNN" else "")
@@ -188,12 +188,12 @@ class LibraryTable:
         return tuple(result)
 
     def distribution(self, name: str) -> TfDistribution | None:
-        """Return the distribution of this name (such as `tensorflow-intel`), or None if it is not known."""
+        """Return the distribution with a name such as `tensorflow-intel`; None if it is not known."""
         normalized = re.sub(r"[-_.]+", "-", name).lower()
         return next((candidate for candidate in self.distributions if candidate.name == normalized), None)
 
     def library(self, name: str) -> LibraryFamily | None:
-        """Return the family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
+        """Return the entry for a soname (`libcusolver.so.11`) or stem (`cusolver`); None if it is not known."""
         parts = split_soname(name)
         stem = name if parts is None else parts[0]
         return next((family for family in self.libraries if family.stem == stem), None)
@@ -210,10 +210,7 @@ class LibraryTable:
         return f"lib{stem}.so.{version.replace('x', versions.major_minor(cuda).split('.')[1])}"
 
     def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
-        """Return the CUDA versions in libraries.toml whose toolkit has this soname.
-
-        `libcusolver.so.10` is in 10 and 11.0.
-        """
+        """Return the CUDA versions whose toolkit has a soname: 10 and 11.0 for `libcusolver.so.10`."""
         parts = split_soname(soname)
         family = self.library(soname)
         if parts is None or family is None:
@@ -221,14 +218,14 @@ class LibraryTable:
         return tuple(cuda for cuda, version in family.sonames.items() if version == parts[1])
 
     def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
-        """Return NVIDIA's wheel that contains a library for this CUDA major, with its folder, or None."""
+        """Return NVIDIA's wheel that contains a library for a CUDA major version; None if there is none."""
         family = self.library(soname)
         return None if family is None else family.wheels.get(cuda_major)
 
     def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
         """Return the package in NVIDIA's apt repository: `libcublas-12-5` for `("libcublas.so.12", "12.5")`.
 
-        Without `cuda`, only packages are returned whose name does not depend on it (`libcudnn8`, `libnccl2`).
+        The result is None if there is none, or if `cuda` is None and the name depends on it. `libcudnn8` does not.
         """
         family, parts = self.library(soname), split_soname(soname)
         if family is None:
@@ -247,7 +244,7 @@ class LibraryTable:
         )
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Return the package of exactly this soname in Debian or Ubuntu itself (non-free, multiverse), or None."""
+        """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
         family, parts = self.library(soname), split_soname(soname)
         if family is None or parts is None or parts[1] is None:
             return None
@@ -269,9 +266,9 @@ def split_soname(name: str) -> tuple[str, str | None] | None:
 
 
 def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
-    """Return cuda_config.h's defines with short names: `TF_CUDART_VERSION` becomes `CUDART`. Quotes are removed.
+    """Return the versions in cuda_config.h by short name: `TF_CUDART_VERSION` becomes `CUDART`.
 
-    Other defines (paths, capabilities) and empty versions are left out. Short names are accepted as well.
+    Quotes are removed. Other defines (paths, capabilities) and empty versions are omitted. Short names are accepted, too.
     """
     result = {}
     for name, value in defines.items():
@@ -283,6 +280,6 @@ def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_by_cuda(table: Mapping[str, str], cuda: str) -> str | None:
-    """Return the entry for a CUDA version, by its minor or else its major; None if there is none."""
+    """Return the entry for the minor version, else for the major version of CUDA; None if there is none."""
     minor = versions.major_minor(cuda)
     return table.get(minor, table.get(str(versions.major(cuda))))

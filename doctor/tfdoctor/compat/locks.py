@@ -1,4 +1,4 @@
-"""Exact versions and hashes that pip installs: the files of compat/locks.
+"""The exact versions and hashes that pip installs: the files of compat/locks.
 
 There are three kinds: TensorFlow with all its requirements (`tensorflow-2.10.1-cp39.txt`), the tools that install it
 (`tools-cp39.txt`), and NVIDIA's wheels (`cuda/<set>.txt`; the sets are in compat/cuda_wheels.toml). All are for
@@ -30,26 +30,26 @@ __all__ = [
 _PIN = lazy_pattern(
     r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?"
 )
-"""Line with a package: name, version, hashes, and a mark if pip builds it from source."""
+"""A line for a package: name, version, hashes, and `# sdist` if pip builds it from source."""
 _GLIBC = lazy_pattern(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
 
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:
-    """One package of a lock, with its exact version."""
+    """A package in a lock."""
 
     name: str
     """Normalized name, such as `"absl-py"`."""
     version: str
     hashes: tuple[str, ...]
-    """SHA-256 of every file that may be installed, sorted."""
+    """The SHA-256 of each file that may be installed, sorted."""
     built: bool
-    """Whether pip builds it from source with the tools of `Locks.tools`, because there is no wheel."""
+    """Whether pip builds it from source, because there is no wheel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One file of compat/locks."""
+    """A file of compat/locks."""
 
     name: str
     """Name of the file, such as `"tensorflow-2.10.1-cp39.txt"`."""
@@ -65,7 +65,7 @@ class Lock:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the lines that pip reads, so that comments may change."""
+        """SHA-256 of the lines without comments."""
         import hashlib  # slow to import and rarely needed
 
         lines = [line for line in self.text.split("\n") if line and not line.startswith("#")]
@@ -73,9 +73,9 @@ class Lock:
 
     @property
     def glibc(self) -> str | None:
-        """Minimum glibc according to the wheels' names, such as `"2.17"`; None if the file does not state it.
+        """Minimum glibc according to the names of the wheels, such as `"2.17"`; None if not stated.
 
-        The names are wrong for TensorFlow 1.x; compat/tensorflow.json has the real minimum.
+        The names of TensorFlow 1.x wheels are wrong; compat/tensorflow.json has the real minimum.
         """
         match = _GLIBC.match(self.text)
         return None if match is None else match[1]
@@ -88,7 +88,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Test of a lock (tried.json): it was installed, and its TensorFlow was imported and computed something."""
+    """A test of a lock (tried.json): it was installed, and TensorFlow was imported and computed something."""
 
     date: str
     python: str
@@ -106,7 +106,7 @@ class _TrialTable:
 
 
 def choose_locked_package(version: str) -> str:
-    """Return the package with GPU code that is locked: `tensorflow-gpu` before 2.1, else `tensorflow`."""
+    """Return the locked distribution with GPU code: `tensorflow-gpu` before 2.1, else `tensorflow`."""
     return "tensorflow-gpu" if versions.satisfies(version, "<2.1.dev0") else "tensorflow"
 
 
@@ -125,42 +125,39 @@ def _format_tag(python: str) -> str:
 
 
 class Locks:
-    """Lock files of compat/locks.
-
-    Methods that read a file raise DataError if it is invalid.
-    """
+    """The lock files of compat/locks. Methods that read a file raise DataError if it is invalid."""
 
     def __init__(self, folder: Path) -> None:
         """Use the locks in `folder`/locks; `folder` is compat/ itself."""
         self.folder = folder / "locks"
 
     def path(self, package: str, version: str, python: str) -> Path:
-        """Return the path of a release's lock, whether it exists or not."""
+        """Return the path of the lock of a release, which may not exist."""
         return self.folder / lock_name(package, version, python)
 
     def tools_path(self, python: str) -> Path:
-        """Return the path of the lock of pip, setuptools and wheel, whether it exists or not."""
+        """Return the path of the lock of pip, setuptools and wheel, which may not exist."""
         return self.folder / tools_name(python)
 
     def cuda_path(self, name: str) -> Path:
-        """Return the path of the lock of a set in compat/cuda_wheels.toml, whether it exists or not."""
+        """Return the path of the lock of a set in compat/cuda_wheels.toml, which may not exist."""
         return self.folder / "cuda" / f"{name}.txt"
 
     def get_lock(self, package: str, version: str, python: str) -> Lock | None:
-        """Return the lock of a release for a Python, or None if there is none."""
+        """Return the lock of a release for a Python version; None if there is none."""
         return _load_cached(self.path(package, version, python))
 
     def tools(self, python: str) -> Lock | None:
-        """Return the lock of pip, setuptools and wheel for a Python, or None."""
+        """Return the lock of pip, setuptools and wheel for a Python version; None if there is none."""
         return _load_cached(self.tools_path(python))
 
     def cuda(self, name: str) -> Lock | None:
-        """Return the lock of a set of NVIDIA's wheels, or None."""
+        """Return the lock of a set of NVIDIA's wheels; None if there is none."""
         return _load_cached(self.cuda_path(name))
 
     @cached_property
     def trials(self) -> Mapping[str, Trial]:
-        """Last test of each lock by its file name (compat/locks/tried.json)."""
+        """The last test of each lock, by file name (compat/locks/tried.json)."""
         return read(_TrialTable, self.folder / "tried.json", within="locks/").locks
 
 

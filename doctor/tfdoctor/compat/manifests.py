@@ -1,4 +1,4 @@
-"""Manifests of container images from the registries: compat/manifests.json, written by scripts/update_images.py."""
+"""Manifests of container images: compat/manifests.json, which scripts/update_images.py writes."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -14,7 +14,7 @@ from tfdoctor.records import dataclass
 __all__ = ["Manifest", "Manifests", "load_manifests"]
 
 
-def _check_digest(text: str) -> str:
+def _validate_digest(text: str) -> str:
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
         msg = "is `sha256:` and 64 hexadecimal digits"
         raise ValueError(msg)
@@ -23,13 +23,13 @@ def _check_digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One image for linux/amd64. Unknown values are None or empty."""
+    """An image for linux/amd64. Unknown values are None or empty."""
 
     NAMED: ClassVar = ("image",)
     image: str
     """Full name, such as `"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
-    digest: Annotated[str | None, Converted(str, _check_digest)] = None
-    """Digest of the tag. If the tag has several platforms, it is the digest of the index."""
+    digest: Annotated[str | None, Converted(str, _validate_digest)] = None
+    """Digest of the tag. If the tag has several platforms, it is that of the image index."""
     read: str
     """Date of the measurement."""
     evidence: Evidence
@@ -46,14 +46,14 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     images: tuple[Manifest, ...] = field(metadata={"noun": "image"})
     """Sorted by name."""
 
     def get_manifest(self, image: str) -> Manifest | None:
-        """Return the manifest of an image (`NAME:TAG`), or None if it is not in the table."""
+        """Return the manifest of an image (`NAME:TAG`); None if it is not in the table."""
         return next((manifest for manifest in self.images if manifest.image == image), None)
 
 

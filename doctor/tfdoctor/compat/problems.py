@@ -17,7 +17,8 @@ __all__ = ["Problem", "ProblemTable", "capability_matches", "load_problems"]
 _CONDITIONS = ("capability", "extra", "image", "python", "platform")
 
 
-def _check_conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
+def _validate_conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the conditions. Raise ValueError if a key is not known."""
     for key in pairs:
         if key not in _CONDITIONS:
             msg = f"unknown key `{key}`{did_you_mean(key, _CONDITIONS)}"
@@ -27,12 +28,12 @@ def _check_conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Known problem of some releases (compat/problems.toml)."""
+    """A known problem of some releases (`[[problem]]`)."""
 
     NAMED: ClassVar = ("id",)
     id: str
     told_by_rules: bool = False
-    """Whether a rule already reports it, so that it must not be reported from the table as well."""
+    """Whether a rule reports the problem, so that it must not be reported a second time from the table."""
     package: tuple[str, ...]
     """Affected distributions."""
     versions: str
@@ -43,26 +44,26 @@ class Problem:
     severity: Literal["error", "warning", "info"]
     title: str
     text: str
-    when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _check_conditions)] = field(
+    when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _validate_conditions)] = field(
         default_factory=dict
     )
-    """Additional conditions, which must all hold: `capability` (`"<7.5"`), `extra`, `image`, `python`, `platform`."""
+    """Additional conditions that must all be true: `capability` (`"<7.5"`), `extra`, `image`, `python`, `platform`."""
     remedy: str
     pins: tuple[str, ...] = ()
     """Requirements that avoid the problem."""
     seen: str
-    """Measurement, test or report in which the problem was seen."""
+    """The measurement, test or bug report that shows the problem."""
     evidence: Evidence
     sources: Sources
 
     def applies(self, package: str, version: str) -> bool:
-        """Return whether this release has the problem; the conditions in `when` are not checked."""
+        """Return whether a release has the problem, without checking the conditions in `when`."""
         return package in self.package and versions.satisfies(version, self.versions)
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemTable:
-    """The whole table, in the order of the file."""
+    """The contents of the file, in its order."""
 
     as_of: str
     problems: tuple[Problem, ...] = field(metadata={"key": "problem"})
@@ -74,9 +75,9 @@ def load_problems(folder: Path) -> ProblemTable:
 
 
 def capability_matches(capability: str, condition: str | None) -> bool:
-    """Return whether a compute capability fulfils a condition such as `"<7.5"`, `">=5.0,<5.2"` or `"!=3.7"`.
+    """Return whether a compute capability meets a condition such as `"<7.5"`, `">=5.0,<5.2"` or `"!=3.7"`.
 
-    None is always fulfilled. Raise versions.VersionSyntaxError if the condition is invalid.
+    Return True if the condition is None. Raise versions.VersionSyntaxError if it is invalid.
     """
     if condition is None:
         return True

@@ -17,7 +17,7 @@ __all__ = ["Leftover", "PruneTable", "load_prune"]
 _SAFE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./*[]")
 
 
-def _check_pattern(pattern: str) -> str:
+def _validate_pattern(pattern: str) -> str:
     if not {*pattern} <= _SAFE_CHARS or pattern.startswith(("/", "-", "*")) or ".." in pattern:
         msg = "must be a plain path below site-packages"
         raise ValueError(msg)
@@ -29,10 +29,10 @@ class Leftover:
     """Files below site-packages that a running TensorFlow does not need."""
 
     NAMED: ClassVar = ("pattern",)
-    pattern: Annotated[str, Converted(str, _check_pattern)]
+    pattern: Annotated[str, Converted(str, _validate_pattern)]
     """Shell pattern relative to site-packages."""
     part: Literal["cuda", "tensorflow"]
-    """Installation that adds the files."""
+    """The part of the installation that contains the files."""
     tensorflow: ReleaseSet
     """Tested TensorFlow releases as a PEP 440 specifier set."""
     why: str
@@ -41,7 +41,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class PruneTable:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     leftovers: tuple[Leftover, ...] = field(metadata={"key": "leftover"})

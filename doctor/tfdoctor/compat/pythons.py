@@ -1,4 +1,4 @@
-"""Sources of Python versions: compat/pythons.toml."""
+"""The sources from which each Python version can be installed: compat/pythons.toml."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -16,7 +16,7 @@ __all__ = ["PythonBuild", "PythonBuilds", "PythonSystem", "Pythons", "load_pytho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSystem:
-    """Ubuntu release, which also stands for all images based on it (`[[system]]`)."""
+    """An Ubuntu release, and the images based on it (`[[system]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
@@ -25,7 +25,7 @@ class PythonSystem:
     default: str
     """Version of its `python3`."""
     others: tuple[str, ...]
-    """Other Python versions in its own repositories."""
+    """Other Python versions in its repositories."""
     prerelease: tuple[str, ...] = ()
     """Versions in `others` that are release candidates."""
     managed: bool = False
@@ -54,7 +54,7 @@ class DebianPython:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonBuilds:
-    """Provider of builds that run on any Linux with glibc (`[[builds]]`)."""
+    """A provider of builds that run on any Linux with glibc (`[[builds]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
@@ -80,7 +80,7 @@ class PythonBuilds:
 
 @dataclass(frozen=True, slots=True)
 class PythonBuild:
-    """One source from which a Python version can be installed."""
+    """A source from which a Python version can be installed."""
 
     python: str
     origin: str
@@ -95,7 +95,7 @@ class PythonBuild:
 
 @dataclass(frozen=True, slots=True)
 class Pythons:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     systems: tuple[PythonSystem, ...] = field(metadata={"key": "system"})
@@ -105,10 +105,10 @@ class Pythons:
     """The preferred provider comes first."""
 
     def find_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return all known builds of a Python minor (`"3.9"`, also given as `"3.9.18"`).
+        """Return all known builds of a Python minor version (`"3.9"`, also given as `"3.9.18"`).
 
-        System packages come first: the newest system first, but release candidates last. The providers' builds follow.
-        `system` is the only Ubuntu release whose packages are returned; None means all.
+        System packages come first, sorted from the newest system to the oldest, with release candidates at the end. The
+        providers' builds follow. `system` selects the packages of one Ubuntu release; None selects all.
         """
         minor = versions.major_minor(python)
         packages = [
@@ -132,7 +132,7 @@ class Pythons:
         return (*packages, *builds)
 
     def system(self, name: str) -> PythonSystem | None:
-        """Return the Ubuntu release with this number or code name, or None if it is not in the table."""
+        """Return the Ubuntu release with this number or code name; None if it is not in the table."""
         return next((system for system in self.systems if name in (system.name, system.codename)), None)
 
     def is_managed(self, system: str, release: str) -> bool:
@@ -143,7 +143,7 @@ class Pythons:
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
             systems = self.debian
-        return any(s.managed for s in systems if release in (s.name, s.codename))
+        return any(entry.managed for entry in systems if release in (entry.name, entry.codename))
 
     def get_default(self, system: str, release: str) -> str | None:
         """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`.
@@ -153,7 +153,7 @@ class Pythons:
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
             systems = self.debian
-        return next((s.default for s in systems if release in (s.name, s.codename)), None)
+        return next((entry.default for entry in systems if release in (entry.name, entry.codename)), None)
 
 
 def load_pythons(folder: Path) -> Pythons:

@@ -1,7 +1,7 @@
-"""TensorFlow releases: compat/tensorflow.json, which scripts measure from the wheels.
+"""TensorFlow releases: compat/tensorflow.json, which scripts measure in the wheels.
 
 In all tables, versions are texts (`tfdoctor.versions` compares them), compute capabilities are texts such as `"8.6"`,
-sizes are bytes, and dates are ISO 8601. None means that a value was not measured and nothing follows from it.
+sizes are bytes, and dates are ISO 8601. None means that a value was not measured, so nothing may be concluded from it.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -33,7 +33,7 @@ __all__ = [
 Linkage = Literal["dlopen", "needed", "none"]
 """How TensorFlow loads CUDA.
 
-dlopen: when GPUs are listed; needed: it is linked, so the import fails without CUDA; none: not at all.
+dlopen: when it lists GPUs; needed: it is linked, so that the import fails without CUDA; none: not at all.
 """
 
 Platform = Literal["linux", "windows"]
@@ -41,7 +41,7 @@ Code = Literal["native", "jit", "arch-specific", "none", "unknown"]
 
 
 class UnknownReleaseError(LookupError):
-    """Error for an unknown TensorFlow release; `nearest` lists the closest known ones, newest first."""
+    """A TensorFlow release is not known. `nearest` lists the closest known ones, newest first."""
 
     def __init__(self, version: str, nearest: tuple[str, ...]) -> None:
         hint = f"; the nearest known: {', '.join(nearest)}" if nearest else ""
@@ -52,9 +52,9 @@ class UnknownReleaseError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of one TensorFlow distribution on the package index (compat/tensorflow.json).
+    """A release of a TensorFlow distribution on the package index.
 
-    Its properties were read from the Linux x86-64 wheel in `wheel`.
+    Its properties were measured in the Linux x86-64 wheel `wheel`.
     """
 
     NAMED: ClassVar = ("package", "version")
@@ -75,7 +75,7 @@ class Release:
     platform_tag: str
     """Platform tag in the wheel's name. It is wrong for 1.x; `glibc` has the real minimum."""
     wheel: str
-    """Wheel that was read. The wheel of one Python version represents all."""
+    """Wheel that was measured. The wheel for one Python version represents all."""
     size: int
     """Size of the wheel in bytes."""
     unpacked: int
@@ -84,7 +84,7 @@ class Release:
     cuda: str | None = None
     """CUDA version of the build, according to cuda_config.h or, if that is missing, the documentation."""
     cudnn: str | None = None
-    """cuDNN major and minor of the build, which refuses a lower minor. It is only the major if no more is known."""
+    """cuDNN version of the build: major and minor, or only the major if no more is known. It refuses a lower minor."""
     cudnn_evidence: Evidence | None = None
     """Evidence for `cudnn`.
 
@@ -94,26 +94,26 @@ class Release:
     defines: Mapping[str, str]
     """`TF_…_VERSION` defines of cuda_config.h, without `TF_` and `_VERSION`: `{"CUDART": "11.0"}`."""
     required_libraries: tuple[str, ...]
-    """CUDA sonames that are all required to register a GPU, in the order in which they are tried.
+    """The CUDA sonames that are all required to register a GPU, in the order in which TensorFlow opens them.
 
-    If linkage is `needed`, the import fails without them. The driver's are in `driver_libraries`.
+    If the linkage is `needed`, the import fails without them. The driver's sonames are in `driver_libraries`.
     """
     optional_libraries: tuple[str, ...]
-    """Sonames that are tried at import and whose absence only causes a log line (TensorRT)."""
+    """Sonames that the import tries to open; if one is missing, TensorFlow only logs it (TensorRT)."""
     driver_libraries: tuple[str, ...]
-    """Sonames of the driver that are required to register a GPU (`needed`, 1.1 and newer: for the import)."""
+    """The driver's sonames that are required to register a GPU, or if linked (1.1 and newer) to import TensorFlow."""
     libraries_from: str
-    """Version that was run, or whose linkage was read, to determine the libraries; usually this one."""
+    """The version in which the libraries were measured; usually this one."""
     runpath: Mapping[str, tuple[str, ...]]
-    """Folders under `nvidia/…/lib` on the RUNPATH of each file in the wheel (empty before 2.14)."""
+    """The `nvidia/…/lib` folders on the RUNPATH of each file in the wheel; empty before 2.14."""
     runpath_misses: tuple[str, ...]
     """Required sonames from `[and-cuda]` that are not on the RUNPATH of the file that opens them."""
     cubin: tuple[str, ...]
-    """Compute capabilities with machine code, lowest first."""
+    """Compute capabilities with cubins, lowest first."""
     ptx: tuple[str, ...]
     """Compute capabilities with PTX that newer GPUs can compile."""
     ptx_arch_specific: tuple[str, ...]
-    """PTX targets with a suffix (`"9.0a"`), which no other capability can compile."""
+    """PTX targets with a suffix (`"9.0a"`), which can be compiled for that capability only."""
     registration_floor: str | None = None
     """Compute capability below which TensorFlow ignores a GPU."""
     registration_floor_evidence: Evidence | None = None
@@ -133,10 +133,10 @@ class Release:
     extra_pins: tuple[str, ...]
     """Requirements of the extra, as written (PEP 508, without markers about the extra)."""
     requires: tuple[str, ...]
-    """Requirements on numpy, protobuf, h5py and keras, as written."""
+    """Requirements for numpy, protobuf, h5py and keras, as written."""
     evidence: Evidence
     inferred_from: str | None = None
-    """Version whose wheel was read instead, if `evidence` is inferred; else None."""
+    """Version whose wheel was measured instead, if `evidence` is inferred; else None."""
     sources: Sources
 
     def __hash__(self) -> int:
@@ -168,20 +168,20 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Release that represents a requested version, which may not be in the table itself."""
+    """The release that represents a requested version, which may not be in the table itself."""
 
     release: Release
     exact: bool
     """Whether the release has exactly the requested version."""
     extrapolated: bool
-    """Whether the build is newer than the table. Its own files are then more reliable than this release."""
+    """Whether the requested version is newer than the table. Its installed files are then a better source."""
     reason: str
-    """Reason in words why this release was chosen; "" if it is exact."""
+    """A clause that explains the choice; empty if it is exact."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Releases:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     releases: tuple[Release, ...] = field(metadata={"noun": "release"})
@@ -189,7 +189,7 @@ class Releases:
 
     @cached_property
     def releases_by_version(self) -> dict[str, tuple[Release, ...]]:
-        """Releases of each version, one per package."""
+        """The releases of each version, one for each package."""
         table: dict[str, list[Release]] = {}
         for release in self.releases:
             table.setdefault(release.version, []).append(release)
@@ -197,11 +197,14 @@ class Releases:
 
     @cached_property
     def newest(self) -> Release:
-        """Newest final release."""
+        """The newest final release."""
         return next(release for release in reversed(self.releases) if not release.is_prerelease)
 
     def find_release(self, version: str, package: str | None = None) -> Release | None:
-        """Return the release of this version, or None. One with GPU code is preferred, then `tensorflow`."""
+        """Return the release of a version; None if it is not known.
+
+        If `package` is None, a release with GPU code is preferred, then `tensorflow`.
+        """
         candidates = self.releases_by_version.get(version) or self.releases_by_version.get(
             _canonicalize(version), ()
         )
@@ -212,17 +215,16 @@ class Releases:
         return candidates[0] if candidates else None
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """Return the release that is most similar to `version`, which may be a nightly, a vendor's build or a newer version.
+        """Return the release that is most similar to a nightly, a vendor's build or a newer version.
 
-        A vendor's build gets the release that it is based on, if that is known. Otherwise the first match counts:
+        For a vendor's build this is the release that it is based on, if that is known. Otherwise the first match counts:
 
         1. the newest release of the same minor that is not newer than `version`;
         2. the oldest release of the same minor;
         3. the newest release that is not newer than `version`;
         4. the oldest release of all.
 
-        With `package`, only releases of that package count, if there are any. Raise versions.VersionSyntaxError if
-        `version` is invalid.
+        If `package` has releases, only those are considered. Raise versions.VersionSyntaxError if `version` is invalid.
         """
         match = self.find_release(version, package)
         if match is not None:
@@ -262,9 +264,9 @@ class Releases:
         return tuple(sorted(selected, key=lambda release: (order[release.version], release.package)))
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
-        """Return known final versions close to `text`, newest first, to suggest them in messages.
+        """Return up to `count` final versions close to `text`, newest first, as suggestions for messages.
 
-        Those of the same minor have priority, then the closest others. If the text is not a version, return the newest.
+        Versions of the same minor are preferred. If the text is not a version, the newest are returned.
         """
         finals = [
             version for version in self.releases_by_version if not versions.parse(version).is_prerelease
@@ -273,21 +275,22 @@ class Releases:
             numbers = versions.parse_numbers(text.lstrip("<>=!~ "))
         except versions.VersionSyntaxError:
             return tuple(reversed(finals[-count:]))
+        # The index at which `text` would be inserted, so that its neighbours are 0.5 away.
         position = sum(versions.parse_numbers(version) < numbers for version in finals)
 
-        def distance(index: int) -> tuple[bool, float]:
+        def compute_distance(index: int) -> tuple[bool, float]:
             is_same_minor = versions.parse_numbers(finals[index])[:2] == numbers[:2]
             return not is_same_minor, abs(index + 0.5 - position)
 
-        nearest_indices = sorted(range(len(finals)), key=distance)[:count]
+        nearest_indices = sorted(range(len(finals)), key=compute_distance)[:count]
         return tuple(finals[index] for index in sorted(nearest_indices, reverse=True))
 
     def list_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
-        """Return the final releases with a wheel for this Python (`"3.10"`, `"3.10.13"`), newest first.
+        """Return the final releases with a wheel for a Python version (`"3.10"`, `"3.10.13"`), newest first.
 
-        `gpu` selects releases with (True) or without (False) GPU code on that platform; None selects all.
+        `gpu` selects those with (True) or without (False) GPU code on the platform; None selects all.
         """
         minor = versions.major_minor(python)
         return tuple(
@@ -303,9 +306,9 @@ class Releases:
 def code_for(release: Release, capability: str) -> Code:
     """Return the kind of code that the wheel has for a compute capability.
 
-    native: machine code of the same major and no higher minor; jit: only PTX, which the driver must compile;
-    arch-specific: as jit, but a part of the PTX is only for another architecture, so some kernels fail; none: no code
-    that it can run; unknown: not measured.
+    native: a cubin of the same major and no higher minor; jit: only PTX, which the driver must compile; arch-specific:
+    like jit, but some of the PTX is only for another architecture, so that some kernels fail; none: no code that it can
+    run; unknown: not measured.
     """
     if not release.cubin and not release.ptx:
         return "unknown" if release.gpu else "none"
@@ -351,7 +354,7 @@ SHARED_KEYS = (
     "requires",
     "sources",
 )
-"""Keys whose values are in the file's `shared` list. Each row has only the index in that list."""
+"""The keys whose values are stored in the file's `shared` list. A row has the index in that list."""
 
 
 def load_releases(folder: Path) -> Releases:
@@ -359,12 +362,12 @@ def load_releases(folder: Path) -> Releases:
     return read(Releases, folder / "tensorflow.json", _expand_shared)
 
 
-def _expand_shared(raw: dict[str, Any], where: str) -> None:
+def _expand_shared(raw: dict[str, Any], location: str) -> None:
     """Replace indices by the values of the `shared` list. Raise DataError if an index is too large."""
     shared = raw.pop("shared", None)
     rows = raw.get("releases")
     if type(shared) is not list or type(rows) is not list:
-        return  # refused later, by decode
+        return  # `decode` reports the error
     shared = [as_texts(value) for value in shared]
     for row in rows:
         if type(row) is not dict:
@@ -375,7 +378,7 @@ def _expand_shared(raw: dict[str, Any], where: str) -> None:
                 row[key] = shared[index]
             elif type(index) is int:
                 msg = (
-                    f"{where}: release {row.get('package')} {row.get('version')}: "
+                    f"{location}: release {row.get('package')} {row.get('version')}: "
                     f"`{key}` is {index}, but `shared` has only {len(shared)} entries"
                 )
                 raise DataError(msg)

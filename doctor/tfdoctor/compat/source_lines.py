@@ -1,8 +1,7 @@
-"""Source lines from which each release logs: compat/source_lines.json, which scripts read from the wheels.
+"""The source lines that each release logs from: compat/source_lines.json, measured in the wheels.
 
-`gpu_device.cc:1663]` in a log identifies TensorFlow 1.14, because files and their line numbers change between
-releases. Wheels for other systems have the same numbers; patched builds and builds between two releases may have
-others.
+`gpu_device.cc:1663]` in a log identifies TensorFlow 1.14, because files and their line numbers change between releases.
+Wheels for other systems have the same numbers. Patched builds, and builds between two releases, may differ.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -20,29 +19,29 @@ from tfdoctor.records import dataclass
 __all__ = ["SourceLines", "expand_span", "load_source_lines"]
 
 _MAX_CACHED_RESULTS = 1024
-"""Most `find_releases` results that are cached."""
+"""The largest number of `find_releases` results that are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnmeasuredBuild:
-    """Build that can no longer be measured and that has the lines of another release."""
+    """A build that can no longer be measured, and that has the lines of another release."""
 
     NAMED: ClassVar = ("version",)
     version: str
     like: str
-    """Release whose lines it has."""
+    """The release whose lines it has."""
     first: str
-    """First date on which it was seen in use."""
+    """The first date on which it was in use."""
     last: str
-    """Last date on which it was seen in use."""
+    """The last date on which it was in use."""
     source: str
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Files whose lines differ, with the lines that were seen."""
+    """The files whose lines differ from those of `like`, with the lines that logs show."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedBuild:
-    """Measured build that is not a release in compat/tensorflow.json."""
+    """A measured build that is not a release in compat/tensorflow.json."""
 
     NAMED: ClassVar = ("version",)
     version: str
@@ -54,21 +53,21 @@ class UnpublishedBuild:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """Lines of one source file."""
+    """The lines of a source file that log messages."""
 
     lines: str
     """Entries such as `"1640:37 1663:37,52-54=1"`.
 
     An entry has a line number, the indices in `releases` of the releases that log from it, and after `=` the index
-    in `texts` of the message that they log.
+    in `texts` of the message, if it is known.
     """
     texts: tuple[str, ...] = ()
-    """Texts of the messages. For some lines the text is not known."""
+    """The beginnings of the messages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceLines:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     sources: Sources
@@ -82,7 +81,7 @@ class SourceLines:
 
     @cached_property
     def _paths_by_name(self) -> dict[str, list[str]]:
-        """Paths of each file name."""
+        """The paths by file name."""
         paths: dict[str, list[str]] = {}
         for path in self.files:
             paths.setdefault(path.rpartition("/")[2], []).append(path)
@@ -90,23 +89,20 @@ class SourceLines:
 
     @cached_property
     def _cached_results(self) -> dict[tuple[str, int, str], frozenset[str] | None]:
-        """Cache of `find_releases`, because hundreds of processes in one log repeat the same lines."""
+        """The cached results of `find_releases`: hundreds of processes in a log may repeat the same lines."""
         return {}
 
     @cached_property
     def _parsed_files(self) -> dict[str, "_ParsedFile"]:
-        """Parsed files, filled on demand."""
+        """The parsed files by path, filled on demand."""
         return {}
 
     def find_releases(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
-        """Return the releases that log from this line.
+        """Return the releases that log from a source line; None if the file is not in the table.
 
-        The result is empty if there is none, and None if the file is not in the table. A build in `unpublished` is
-        included if it has the line.
-
-        `path` is a path in a log: complete, with a build prefix, with backslashes, or only the file's name. If
-        `message` matches the text of some releases, those that log another text from this line are left out. So are
-        those that log this text from another line.
+        Builds in `unpublished` are included. `path` is a path in a log: complete, with a build prefix, with backslashes,
+        or only the file's name. If `message` matches the text of some releases, those that log another text from this
+        line are excluded. So are those that log this text from another line.
         """
         key = path, line, message
         if key not in self._cached_results:
@@ -119,24 +115,24 @@ class SourceLines:
         """Return the result of `find_releases` without the cache."""
         normalized = path.replace("\\", "/")
         candidates = self._paths_by_name.get(normalized.rpartition("/")[2], [])
-        paths = [item for item in candidates if normalized.endswith(item) or item.endswith(f"/{normalized}")]
+        paths = [candidate for candidate in candidates if normalized.endswith(candidate) or candidate.endswith(f"/{normalized}")]
         if not paths:
             return None
         matches: dict[str, bool | None] = {}
-        for item in paths:
-            matches.update(self._match_releases(item, line, message))
+        for candidate in paths:
+            matches.update(self._match_line(candidate, line, message))
         is_text_known = True in matches.values()
-        selected = {release for release, fits in matches.items() if fits is not False or not is_text_known}
+        selected = {name for name, is_match in matches.items() if is_match is not False or not is_text_known}
         for build in self.unpublished:
-            known_lines = [number for item in paths for number in build.lines.get(item, ())]
+            known_lines = [number for candidate in paths for number in build.lines.get(candidate, ())]
             if line in known_lines or (not known_lines and build.like in selected):
                 selected.add(build.version)
         return frozenset(selected)
 
-    def _match_releases(self, path: str, line: int, message: str) -> dict[str, bool | None]:
-        """Return the releases with this line, and whether the message has their text.
+    def _match_line(self, path: str, line: int, message: str) -> dict[str, bool | None]:
+        """Return the releases that log from a line, and whether the message has their text (None: unknown).
 
-        The value is None if the text is not known. Raise DataError if the table is invalid.
+        Raise DataError if the table is invalid.
         """
         source_file = self.files[path]
         matches: dict[str, bool | None] = {}
@@ -158,22 +154,19 @@ class SourceLines:
 
 
 class _ParsedFile:
-    """Parsed lines of one file, and the releases that have its texts.
-
-    Raise ValueError if the file is invalid.
-    """
+    """The parsed lines of a source file. The methods raise ValueError if they are invalid."""
 
     def __init__(self, source_file: SourceFile) -> None:
         self.texts = source_file.texts
         self.lines: dict[int, str] = {}
-        """Indices of releases by line."""
+        """The indices of releases, with the indices of texts, by line number."""
         for entry in source_file.lines.split():
             number, _, indices = entry.partition(":")
             self.lines[int(number)] = indices
 
     @cached_property
     def _releases_by_text(self) -> dict[int, set[str]]:
-        """Indices of the releases that log each text from any line."""
+        """The indices of the releases that log each text from any line, by index of the text."""
         result: dict[int, set[str]] = {}
         for groups in self.lines.values():
             for part in groups.split(","):
@@ -183,9 +176,9 @@ class _ParsedFile:
         return result
 
     def find_by_message(self, message: str, releases: tuple[str, ...]) -> set[str]:
-        """Return the releases that log a message with this beginning from any line.
+        """Return the releases that log a text with which the message begins, from any line.
 
-        Only the beginning counts, because a message may quote another one.
+        Only the beginning is compared, because a message may quote another one.
         """
         return {
             release
@@ -196,9 +189,9 @@ class _ParsedFile:
         }
 
 
-def expand_span(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
-    """Return the releases at an index ("37") or in an index range ("52-54"). Raise ValueError if it is invalid."""
-    first, _, last = places.partition("-")
+def expand_span(releases: tuple[str, ...], span: str) -> tuple[str, ...]:
+    """Return the releases at an index ("37") or in a range ("52-54"). Raise ValueError if it is invalid."""
+    first, _, last = span.partition("-")
     return releases[int(first) : int(last or first) + 1]
 
 

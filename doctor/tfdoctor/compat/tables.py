@@ -3,9 +3,9 @@
     compat = Compat.load()
     compat.release("2.15.1").required_libraries
 
-`Compat` is the only access to the tables; code outside this package does not read them directly. Queries of one table
-are implemented in its module, queries of several tables here. If something is unknown, the result is None, an empty
-tuple or `"unknown"`, never a guess. If a similar release is used instead (`nearest`), the result says so.
+Code outside this package uses only `Compat` to query the tables. A query of one table is implemented in the module of the
+table, and a query of several tables here. If something is unknown, the result is None, an empty tuple or `"unknown"`,
+never a guess. If a similar release is used instead (`nearest`), the result says so.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ __all__ = ["Compat"]
 
 
 class Compat:
-    """All tables of one `compat/` folder. Create it with `load`."""
+    """All tables of a `compat/` folder. Use `load` to create it."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Use the tables in `folder`; None selects the folder of this tfdoctor."""
+        """Use the tables in `folder`, or those of this tfdoctor if it is None."""
         self._requested_folder = folder
 
     @staticmethod
     def load(folder: Path | None = None) -> Compat:
-        """Return the tables of a folder, one object per folder.
+        """Return the tables of a folder, always the same object for a folder.
 
-        A table is loaded when it is first needed. Raise decode.DataError then if it is invalid.
+        A table is loaded when it is first needed; that raises decode.DataError if it is invalid.
         """
         return _load(folder)
 
     def prepare(self) -> None:
-        """Load the tables that every TensorFlow needs. Raise decode.DataError if one is invalid."""
+        """Load the tables that are needed for every TensorFlow. Raise decode.DataError if one is invalid."""
         _ = self._releases, self._libraries, self._companions, self._problems, self._traits
 
     @cached_property
     def folder(self) -> Path:
-        """Folder of the tables."""
+        """The folder of the tables."""
         return data_dir("compat") if self._requested_folder is None else self._requested_folder
 
     # --- tables ---
@@ -239,7 +239,7 @@ class Compat:
 
     @cached_property
     def _find_applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
-        """Function that returns the problems of a package and version."""
+        """A cached function that returns the problems of a package and version."""
 
         def find_applying(name: str, version: str) -> tuple[Problem, ...]:
             return tuple(problem for problem in self.problems if problem.applies(name, version))
@@ -269,15 +269,15 @@ class Compat:
         return self._releases.newest
 
     def release(self, version: str, package: str | None = None) -> Release | None:
-        """Return the release of exactly this version, or None.
+        """Return the release of exactly this version; None if it is not known.
 
-        `package` may be any distribution of libraries.toml that has the contents of another one (`tf-nightly`).
-        Without it, a release with GPU code is preferred, then `tensorflow`. Local parts (`+nv23.03`) do not match.
+        A local part (`+nv23.03`) does not match. `package` may also be a distribution that has the contents of another
+        one, such as `tf-nightly`. If it is None, a release with GPU code is preferred, then `tensorflow`.
         """
         return self._releases.find_release(version, self._canonical_package(package))
 
     def _canonical_package(self, package: str | None) -> str | None:
-        """Return the normalized name of the package that has the releases of `package`; None if `package` is None."""
+        """Return the name of the package that stands for `package` in the release table; None for None."""
         if package is None:
             return None
         name = re.sub(r"[-_.]+", "-", package).lower()
@@ -287,7 +287,7 @@ class Compat:
         return entry.same_as if entry is not None and entry.same_as else name
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """Return the release that is most similar to `version`, which need not be in the table."""
+        """Return the release that is most similar to `version`, which may not be in the table."""
         return self._releases.nearest(version, self._canonical_package(package))
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
@@ -295,7 +295,7 @@ class Compat:
         return self._releases.select(spec, package)
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
-        """Return known final versions close to `text`, newest first, to suggest them in messages."""
+        """Return final versions that are close to `text`, newest first, as suggestions for messages."""
         return self._releases.nearest_versions(text, count)
 
     def releases_for_python(
@@ -309,7 +309,7 @@ class Compat:
         return code_for(release, capability)
 
     def coverage(self, release: Release, capability: str) -> Coverage | None:
-        """Return the coverage of a GPU by a release's fat binaries; None if they were not read."""
+        """Return how many of a release's fat binaries a GPU can run; None if they were not measured."""
         from tfdoctor.compat.fat_binaries import compute_coverage
 
         counts = self._fat_binaries.get_counts(release.version)
@@ -319,7 +319,7 @@ class Compat:
         return compute_coverage(counts, capability) if counts is not None else None
 
     def _find_same_code(self, release: Release) -> Release | None:
-        """Return a measured patch of the same minor with the same architectures and CUDA; None if there is none."""
+        """Return a measured patch release with the same architectures and CUDA; None if there is none."""
         for version in self._fat_binaries.versions:
             candidate = self.release(version) if versions.major_minor(version) == release.minor else None
             if candidate is not None and all(
@@ -330,10 +330,10 @@ class Compat:
         return None
 
     def find_ptx_requirement(self, release: Release, capability: str) -> tuple[str, str] | None:
-        """Return the CUDA version that a driver must support to compile a wheel's PTX, and the share of such kernels.
+        """Return (CUDA version, share): the driver must support that CUDA to compile this share of kernels.
 
-        An example is `("12.5", "most")`. The result is None if nothing must be compiled, or if the wheel's CUDA version
-        is not known. If the PTX version was not read or is not in the tables, the wheel's own CUDA version is used.
+        An example is `("12.5", "most")`. If the ISA version of the PTX is not known, the CUDA version of the wheel is
+        returned. The result is None if nothing must be compiled, or if no version is known.
         """
         coverage = self.coverage(release, capability)
         if coverage is None:
@@ -344,19 +344,19 @@ class Compat:
         return (cuda, share) if share and cuda is not None else None
 
     def cuda_of_ptx(self, isa: str) -> str | None:
-        """Return the first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.find_by_ptx)."""
+        """Return the first CUDA minor whose driver compiles PTX of an ISA version."""
         return self._cuda.find_by_ptx(isa)
 
     def distribution(self, name: str) -> TfDistribution | None:
-        """Return the distribution of this name (such as `tensorflow-intel`), or None if it is not known."""
+        """Return the distribution with a name such as `tensorflow-intel`; None if it is not known."""
         return self._libraries.distribution(name)
 
     def trait(self, name: TraitName) -> Trait:
-        """Return the trait of this name, with the releases that have it."""
+        """Return a behavior, with the releases that have it."""
         return self._traits.get_trait(name)
 
     def traits_of(self, version: str | None) -> frozenset[TraitName]:
-        """Return the behaviors of a TensorFlow version; `version` is None if it is not known."""
+        """Return the behaviors of a TensorFlow version. None, an unknown version, has those without a `since`."""
         minor = versions.parse_numbers(version)[:2] if version else ()
         return frozenset(trait.name for trait in self._traits.traits if trait.holds(minor))
 
@@ -366,7 +366,7 @@ class Compat:
 
     @property
     def distributions(self) -> tuple[TfDistribution, ...]:
-        """Every known package that contains TensorFlow or has a similar name."""
+        """All known distributions that contain TensorFlow or have a similar name."""
         return self._libraries.distributions
 
     # --- libraries ---
@@ -378,11 +378,11 @@ class Compat:
     def find_required_libraries(
         self, cuda_config: Mapping[str, str], release: Release | str
     ) -> tuple[str, ...] | None:
-        """Return the sonames that a build needs for GPU registration, according to its cuda_config.h.
+        """Return the sonames that a build needs to register GPUs, according to its cuda_config.h.
 
-        `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`). `release` is the build's version or
-        a release. The sonames are in the order in which TensorFlow tries them, without the driver's. The result is
-        empty if there are no defines, and None if they lack a required version.
+        `cuda_config` has the defines of that header (`TF_CUDART_VERSION` or `CUDART`), and `release` is the version or a
+        release. The sonames, without those of the driver, are in the order in which TensorFlow opens them. The result is
+        empty if there are no defines, and None if a required version is not among them.
         """
         version = release if isinstance(release, str) else release.version
         return self._libraries.find_required(cuda_config, version)
@@ -393,15 +393,15 @@ class Compat:
 
     @property
     def libraries(self) -> tuple[LibraryFamily, ...]:
-        """Every library family."""
+        """All known libraries."""
         return self._libraries.libraries
 
     def library(self, name: str) -> LibraryFamily | None:
-        """Return the family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
+        """Return the library with a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
         return self._libraries.library(name)
 
     def soname_for(self, stem: str, cuda: str) -> str | None:
-        """Return the soname of a library in a CUDA toolkit, or None."""
+        """Return the soname of a library in a CUDA toolkit; None if it is not known."""
         return self._libraries.soname_for(stem, cuda)
 
     def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
@@ -409,22 +409,22 @@ class Compat:
         return self._libraries.cuda_of_soname(soname)
 
     def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
-        """Return NVIDIA's wheel that contains a library for this CUDA major, with its folder, or None."""
+        """Return NVIDIA's wheel that contains a library for a CUDA major version; None if there is none."""
         return self._libraries.wheel_for(soname, cuda_major)
 
     def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
-        """Return the package in NVIDIA's apt repository, or None."""
+        """Return the package in NVIDIA's apt repository (see LibraryTable.debian_package_for)."""
         return self._libraries.debian_package_for(soname, cuda)
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Return Debian's or Ubuntu's own package of exactly this soname, or None."""
+        """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
         return self._libraries.distro_package_for(soname)
 
     # --- CUDA, drivers, cuDNN ---
 
     @property
     def cuda_releases(self) -> tuple[CudaRelease, ...]:
-        """Every toolkit release, oldest first."""
+        """All known toolkit releases, oldest first."""
         return self._cuda.releases
 
     @property
@@ -433,12 +433,12 @@ class Compat:
         return self._cuda.forward_compatibility
 
     def cuda_series(self, cuda: str) -> CudaSeries | None:
-        """Return the compile targets of this toolkit minor, or None if they are not known."""
+        """Return the compile targets of a toolkit's minor version; None if they are not known."""
         return self._cuda.series(cuda)
 
     @property
     def all_cuda_series(self) -> tuple[CudaSeries, ...]:
-        """Every toolkit minor whose compile targets are known, oldest first."""
+        """All toolkit minors whose compile targets are known, oldest first."""
         return self._cuda.all_series
 
     def cuda_release(self, cuda: str) -> CudaRelease | None:
@@ -446,19 +446,19 @@ class Compat:
         return self._cuda_release(cuda)
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
-        """Return the driver that programs built with this CUDA need.
+        """Return the driver that programs built with a CUDA version need.
 
         Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         return self._driver_minimum(cuda, os)
 
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
-        """Return the newest CUDA minor whose own driver is not newer than `driver`, or None."""
+        """Return the newest CUDA minor that came with this driver or an older one."""
         return self._cuda.find_newest_for_driver(driver, os)
 
     @property
     def cuda_of_wheels(self) -> dict[int, str]:
-        """Toolkit whose sonames NVIDIA's wheels have, for each CUDA major."""
+        """The toolkit whose sonames NVIDIA's wheels have, by CUDA major version."""
         return self._cuda.wheels()
 
     @property
@@ -467,7 +467,7 @@ class Compat:
         return self._cudnn.newest_major
 
     def cudnn_end(self, capability: str, major: int) -> str | None:
-        """Return the first minor of this cuDNN major that dropped a compute capability (see cudnn.CudnnTable.find_end)."""
+        """Return the minor of a cuDNN major version that dropped a compute capability; None if no minor did."""
         return self._cudnn.find_end(capability, major)
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
@@ -476,15 +476,15 @@ class Compat:
 
     @property
     def cudnn_ranges(self) -> tuple[CudnnRange, ...]:
-        """Every known range of cuDNN versions, oldest first."""
+        """All known ranges of cuDNN versions, oldest first."""
         return self._cudnn.ranges
 
     def cudnn_range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
-        """Return the range that contains a cuDNN version, or None if unknown."""
+        """Return the range that contains a cuDNN version; None if there is none."""
         return self._cudnn.range(version, cuda_major)
 
     def cudnn_support(self, version: str, capability: str) -> CudnnSupport:
-        """Return whether this cuDNN has code for a compute capability.
+        """Return which code a cuDNN version has for a compute capability.
 
         Raise versions.VersionSyntaxError if an argument is invalid.
         """
@@ -494,7 +494,7 @@ class Compat:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Every known GPU name, sorted by capability, then name."""
+        """All known GPU names, sorted by capability, then name."""
         return self._gpus.gpus
 
     @property
@@ -503,15 +503,15 @@ class Compat:
         return self._gpus.as_of
 
     def gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
-        """Return the GPU with this PCI device ID, or None."""
+        """Return the GPU with a PCI device ID; None if it is not known."""
         return self._gpus.find_by_pci_id(pci_id)
 
     def gpus_named(self, name: str) -> GpuMatch | None:
-        """Return the GPUs that match a name, or None."""
+        """Return the GPUs that match a name; None if none does."""
         return self._gpus.find_by_name(name)
 
     def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return known names similar to `name`, the best match first."""
+        """Return up to `count` known names that are similar to `name`, the best match first."""
         return self._gpus.nearest_names(name, count)
 
     # --- images, Pythons and packages ---
@@ -523,19 +523,19 @@ class Compat:
         return self.images.tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
 
     def official_image(self, tf: str) -> OfficialImage | None:
-        """Return the tensorflow/tensorflow image of a release, whether it works or not; None if not known."""
+        """Return the tensorflow/tensorflow image of a release, even if it does not work, or None."""
         return self.images.find_official(tf)
 
     def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """Return NVIDIA's own TensorFlow images, newest first (see images.Images.list_ngc)."""
+        """Return NVIDIA's TensorFlow images, newest first (see images.Images.list_ngc)."""
         return self.images.list_ngc(tf, cuda=cuda)
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return all known ways to install a Python (see pythons.Pythons.find_builds)."""
+        """Return all known sources of a Python version (see pythons.Pythons.find_builds)."""
         return self.pythons.find_builds(python, system=system)
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
-        """Return the set of NVIDIA's wheels for a TensorFlow release; None if there is none, or if it is not known."""
+        """Return the set of NVIDIA's wheels for a TensorFlow release; None if no set is known."""
         return self.cuda_sets.find_for_release(tensorflow)
 
     @property
@@ -545,11 +545,11 @@ class Compat:
 
     @property
     def ladders(self) -> tuple[Ladder, ...]:
-        """Versions of NumPy and protobuf that pip selects if no requirement limits them."""
+        """The versions of NumPy and protobuf that pip selects if no requirement limits them."""
         return self._companions.ladders
 
     def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Return the upper limit of each package that this release needs (see companions.CompanionTable.limits)."""
+        """Return the requirement that limits each package (see companions.CompanionTable.limits)."""
         return self._companions.limits(tensorflow, requires)
 
     def find_breaking(
@@ -559,11 +559,11 @@ class Compat:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """Return the companions that apply (see companions.CompanionTable.find_breaking)."""
+        """Return the companions that apply to an environment (see companions.CompanionTable.find_breaking)."""
         return self._companions.find_breaking(tensorflow, distributions, environment, absent)
 
     def find_imported(self, version: str | None) -> Imported | None:
-        """Return what a TensorFlow needs during its import, or None if not known (see imported.find_imported)."""
+        """Return what the import of a TensorFlow version needs (see imported.find_imported)."""
         from tfdoctor.compat.imported import find_imported
 
         return find_imported(self.folder, version)
@@ -572,11 +572,11 @@ class Compat:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Every known problem."""
+        """All known problems."""
         return self._problems.problems
 
     def problem(self, problem_id: str) -> Problem | None:
-        """Return the problem with this ID, or None."""
+        """Return the problem with this ID; None if there is none."""
         return next((problem for problem in self.problems if problem.id == problem_id), None)
 
     def problems_of(
@@ -589,8 +589,8 @@ class Compat:
     ) -> tuple[Problem, ...]:
         """Return the known problems of a release.
 
-        With `capability`, problems of other GPUs are left out; the caller must check other conditions
-        (`Problem.when`). `area` is one of libraries, python, gpu, images, packaging; None means all.
+        `capability` excludes the problems of other GPUs. The caller must check the other conditions (`Problem.when`).
+        `area` is one of libraries, python, gpu, images and packaging; None means all.
         """
         from tfdoctor.compat.problems import capability_matches
 

@@ -1,4 +1,4 @@
-"""Behaviors that differ between TensorFlow releases and that no other table has: compat/traits.toml."""
+"""Behaviors that differ between TensorFlow releases and are in no other table: compat/traits.toml."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -37,34 +37,34 @@ TraitName = Literal[
     "windows-without-gpu",
     "xla-by-itself",
 ]
-"""Names that the code uses; each must have a row in the table."""
+"""The names that the code uses. Each must have a row in the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trait:
-    """Behavior of some releases (`[[trait]]`)."""
+    """A behavior of some releases (`[[trait]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: TraitName
     since: str | None = None
-    """First minor; None if it applies from the first release on."""
+    """First minor with the behavior; None if it is the first release."""
     until: str | None = None
-    """Last minor; None if it still applies."""
+    """Last minor with the behavior; None if current releases have it."""
     what: str
     evidence: Evidence
     sources: Sources
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Return whether this minor, such as `(2, 16)`, has the behavior.
+        """Return whether a minor release, such as `(2, 16)`, has the behavior.
 
-        If there is a `since`, the result is False for an unknown minor, `()`.
+        For `()`, an unknown minor, the result is False if there is a `since`.
         """
         return versions.is_minor_in_range(minor, self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The whole table."""
+    """The contents of the file."""
 
     as_of: str
     traits: tuple[Trait, ...] = field(metadata={"key": "trait"})
@@ -76,7 +76,7 @@ class Traits:
             raise ValueError(msg)
 
     def get_trait(self, name: TraitName) -> Trait:
-        """Return the trait of this name."""
+        """Return the trait with this name."""
         return next(trait for trait in self.traits if trait.name == name)
 
 

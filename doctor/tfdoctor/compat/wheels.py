@@ -1,7 +1,8 @@
 """NVIDIA's wheels for TensorFlow: the exact versions that belong together, and their contents.
 
-compat/cuda_wheels.toml is hand-written and says which wheels belong to which releases, and why. scripts/update_locks.py
-measures the hashes, sizes and libraries of the wheels in compat/locks/cuda/wheels.json. The two are merged on loading.
+compat/cuda_wheels.toml is hand-written and lists the wheels for each release, with the reason. scripts/update_locks.py
+measures the hashes, sizes and libraries of the wheels, and writes them to compat/locks/cuda/wheels.json.
+`load_cuda_wheels` merges the two.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -21,14 +22,15 @@ __all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels"
 _PIN = re.compile(r"nvidia(?:-[a-z0-9]+)+==[0-9]+(?:\.[0-9]+)+")
 
 
-def _check_id(text: str) -> str:
+def _validate_id(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", text):
         msg = "is a file's name: small letters, digits, `.` and `-`"
         raise ValueError(msg)
     return text
 
 
-def _check_pins(pins: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_pins(pins: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pins. Raise ValueError if one is invalid, or if they are not sorted and unique."""
     for pin in pins:
         if _PIN.fullmatch(pin) is None:
             msg = f"`{pin}` is not `nvidia-…==version`"
@@ -42,13 +44,13 @@ def _check_pins(pins: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaLibrary:
-    """One shared object in a wheel."""
+    """A shared object in a wheel."""
 
     NAMED: ClassVar = ("path",)
     path: str
     """Path below site-packages, such as `"nvidia/cublas/lib/libcublas.so.12"`."""
     soname: Annotated[str, Converted(str | None, lambda text: text or "")] = ""
-    """Its DT_SONAME; "" if it has none."""
+    """Its DT_SONAME; empty if it has none."""
     needed: tuple[str, ...]
     """Sonames of the libraries that it needs (DT_NEEDED), except glibc and the compiler's."""
 
@@ -87,23 +89,23 @@ class CudaWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSet:
-    """Wheels that together contain all CUDA libraries that some TensorFlow releases need (`[[set]]`)."""
+    """The wheels that together contain all CUDA libraries that some TensorFlow releases need (`[[set]]`)."""
 
     NAMED: ClassVar = ("id",)
-    id: Annotated[str, Converted(str, _check_id)]
-    """Identifier, and name of its lock: compat/locks/cuda/<id>.txt."""
+    id: Annotated[str, Converted(str, _validate_id)]
+    """The ID, which is also in the name of the lock: compat/locks/cuda/<id>.txt."""
     tensorflow: ReleaseSet
     """TensorFlow versions as a PEP 440 specifier set."""
     cuda: str
     """Major and minor, such as `"12.9"`."""
     cudnn: str
     """cuDNN version, which is the version of its wheel."""
-    pins: Annotated[tuple[str, ...], Converted(tuple[str, ...], _check_pins)] = field(
+    pins: Annotated[tuple[str, ...], Converted(tuple[str, ...], _validate_pins)] = field(
         metadata={"key": "wheels"}
     )
     """Requirements `name==version`, sorted by name."""
     wheels: tuple[CudaWheel, ...] = field(default=(), metadata={"key": None})
-    """Measured data of these wheels; empty if they were not measured."""
+    """The measured data of these wheels; empty if they are not loaded (see `read_sets`)."""
     why: str
     evidence: Evidence
     sources: Sources
@@ -115,12 +117,12 @@ class CudaSet:
 
     @property
     def files(self) -> Mapping[str, CudaLibrary]:
-        """Libraries by file name, as found in a folder on LD_LIBRARY_PATH or a RUNPATH."""
+        """The libraries by file name, which is the name that the loader searches for."""
         return {library.file: library for wheel in self.wheels for library in wheel.libraries}
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders with libraries that the loader must search, below site-packages, sorted."""
+        """The folders below site-packages that the loader must search, sorted."""
         folders = {library.folder for wheel in self.wheels for library in wheel.libraries}
         return tuple(sorted(folder for folder in folders if folder.endswith("/lib")))
 
@@ -137,19 +139,19 @@ class CudaSet:
 
 @dataclass(frozen=True, slots=True)
 class CudaSets:
-    """The whole table."""
+    """The contents of both files."""
 
     as_of: str
     sets: tuple[CudaSet, ...] = field(metadata={"key": "set"})
     """Oldest first; no release is in two sets."""
 
     def find_for_release(self, tensorflow: str) -> CudaSet | None:
-        """Return the set for a TensorFlow release; None if there is none, or if it is not known."""
-        return next((s for s in self.sets if versions.satisfies(tensorflow, s.tensorflow)), None)
+        """Return the set for a TensorFlow release; None if no set is known."""
+        return next((cuda_set for cuda_set in self.sets if versions.satisfies(tensorflow, cuda_set.tensorflow)), None)
 
 
 def load_cuda_wheels(folder: Path) -> CudaSets:
-    """Load compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raise DataError if either is invalid."""
+    """Load the hand-written and the measured table, and merge them. Raise DataError if one is invalid."""
     table = read_sets(folder)
     measured = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
     for cuda_set in table.sets:
@@ -183,17 +185,17 @@ def _load_measured(path: Path) -> tuple[CudaWheel, ...]:
     return read(_MeasuredTable, path, _convert_to_rows, within="locks/cuda/").wheels
 
 
-def _convert_to_rows(raw: dict[str, Any], where: str) -> None:
-    """Convert the tables of wheels and libraries, which the file has by name, to lists of rows."""
+def _convert_to_rows(raw: dict[str, Any], location: str) -> None:
+    """Convert the tables of wheels and libraries, whose keys are their names, to lists of rows."""
     wheels = raw.get("wheels")
     if type(wheels) is not dict or not all(type(wheel) is dict for wheel in wheels.values()):
-        msg = f"{where}: `wheels` must be a table of tables"
+        msg = f"{location}: `wheels` must be a table of tables"
         raise DataError(msg)
     rows = []
     for pin, wheel in wheels.items():
         libraries = wheel.get("libraries")
         if type(libraries) is not dict or not all(type(item) is dict for item in libraries.values()):
-            msg = f"{where}: {pin}: `libraries` must be a table of tables"
+            msg = f"{location}: {pin}: `libraries` must be a table of tables"
             raise DataError(msg)
         name, _, version = pin.partition("==")
         library_rows = [{"path": path, **library} for path, library in libraries.items()]

@@ -1,4 +1,4 @@
-"""Check a Dockerfile, and return findings and a verdict. Files and the network are used only through callables."""
+"""Check a Dockerfile, and return findings and a verdict. Only callables use files and the network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DockerfileReport:
     subject: ImageModel
     tensorflow: TensorFlow
     findings: tuple[Finding, ...]
-    """Sorted by severity. Within a severity, those about the base image are first, then those of the `check` rules."""
+    """Sorted by severity, then: those about the base image, those of the `check` rules, the others."""
     verdict: Verdict
 
 
@@ -53,7 +53,7 @@ def check_dockerfile(
     """Check a Dockerfile, and return the report, or None if it has no FROM.
 
     `read` returns the text of a path in the build context, or None. `start` describes how the container is started, if
-    that is known. `foresee` queries the package index whether requirements can be installed together.
+    that is known. `foresee` asks the package index whether requirements can be installed together.
     """
     file = parse_dockerfile(text)
     if not file.stages:
@@ -80,7 +80,7 @@ def check_dockerfile(
 def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdict:
     """Return the verdict for the findings.
 
-    It is "no GPU" if there is an error. It is unknown if there is a warning or if something relevant is unknown.
+    An error means that TensorFlow will not use the GPU. A warning or an unknown part makes the verdict unknown.
     """
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     name = context.tensorflow.name or "TensorFlow"

@@ -1,7 +1,7 @@
-"""Convert a tfdoctor Dockerfile to an Apptainer definition with the same steps and the same base image.
+"""Convert a tfdoctor Dockerfile to an Apptainer definition with the same base image and steps.
 
-Apptainer builds the definition without a container engine. Apptainer containers run as the user who starts them, with
-the home directory of that user, so the definition omits the image's user, home and kernel cache.
+Apptainer builds the definition without a container engine. Its containers run as the user who starts them, in that
+user's home directory, so the definition omits the image's user, home and kernel cache.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["format_definition"]
 
 END_MARKER = "END-OF-FILE"
-"""The line that ends a file in the definition. Every line of the file itself begins with `|`, so none equals it."""
+"""The line that ends a file in the definition. The file's own lines all begin with `|`."""
 _OMITTED_VARIABLES = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
-"""Variables that are omitted because Apptainer sets them, or because their folder is read-only in its images."""
+"""Variables that are omitted, because Apptainer sets them or their folder is read-only in its images."""
 
 
 def format_definition(option: Option, context: Context, command: str) -> str:

@@ -41,7 +41,7 @@ class Form(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EmittedImage:
-    """An image and the way it is built."""
+    """An image to build: its plan, build context, name and command."""
 
     option: Option
     context: Context
@@ -55,13 +55,13 @@ class EmittedImage:
     build_options: tuple[str, ...] = ()
     """More options for `docker build`, such as `--network host`."""
 
-    def format_build_command(self, program: str, folder: str, *more: str) -> str:
+    def format_build_command(self, program: str, folder: str, *options: str) -> str:
         """Return the command line that builds the folder.
 
-        `program` is `docker build` or another builder. `folder` must be quoted for a shell. `more` are additional
-        options.
+        `program` is `docker build` or another builder. `folder` must be quoted for a shell. `options` are added to
+        `build_options`.
         """
-        return " ".join((program, *self.build_options, *more, f"-t {self.tag}", folder))
+        return " ".join((program, *self.build_options, *options, f"-t {self.tag}", folder))
 
 
 def make_default_tag(option: Option) -> str:
@@ -72,7 +72,7 @@ def make_default_tag(option: Option) -> str:
 
 
 def format_run_command(image: TargetImage, *, user: str = "") -> str:
-    """Return the command that starts a container with its GPUs, this folder, and a volume for compiled kernels.
+    """Return the command that starts a container with GPUs, this folder and a volume for compiled kernels.
 
     `user` is the value for `--user`, quoted for a shell. It is required if the folder does not belong to the image's
     user, and empty otherwise.
@@ -84,7 +84,7 @@ def format_run_command(image: TargetImage, *, user: str = "") -> str:
 
 
 def emit(form: Form, image: EmittedImage) -> str:
-    """Return the plan in the given form. Raise KeyError for `Form.context`, which is a folder and not a text."""
+    """Return the plan as text in this form. Raise KeyError for `Form.context`, which is a folder."""
     return _FORMS[form](image)
 
 
@@ -183,14 +183,14 @@ def _format_requirements(image: EmittedImage) -> str:
     """Return a requirements file with every package that pip installs, pinned and hashed."""
     files = image.context.files
     parts = [files[name].decode() for name in LOCK_FILES if name in files]
-    head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"
+    header = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"
     if image.unpinned_requirements:
-        head += (
+        header += (
             "# What you also asked for has no hashes here, and comes after it, under the constraints that\n"
         )
-        head += "# --emit context writes: pip install -c constraints.txt -r requirements.txt\n"
-        head += "".join(f"#   {clean_line(line)}\n" for line in image.unpinned_requirements)
-    return head + "".join(parts)
+        header += "# --emit context writes: pip install -c constraints.txt -r requirements.txt\n"
+        header += "".join(f"#   {clean_line(line)}\n" for line in image.unpinned_requirements)
+    return header + "".join(parts)
 
 
 _FORMS: dict[Form, Callable[[EmittedImage], str]] = {

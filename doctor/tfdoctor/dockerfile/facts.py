@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 __all__ = ["list_findings"]
 
-_UNLIMITING = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
+_NON_LIMITING_PACKAGES = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
 """Packages whose requirements do not limit the versions of other packages."""
 
 
 _GPU_SELECTION_VARIABLE = "CUDA_VISIBLE_DEVICES"
-"""This variable is omitted from the facts, because the `gpu-not-given` check reports it."""
+"""A variable that is omitted from the facts, because the `gpu-not-given` check reports it."""
 
 
 @dataclass(slots=True)
 class _Citations:
-    """The Dockerfile lines for the evidence that the rules name."""
+    """The Dockerfile lines that replace the evidence of the rules."""
 
     of: dict[str, Evidence] = field(default_factory=dict)
-    """The line that brings a file, a distribution with its version, or a variable, by its name."""
+    """The line that brings a file, a distribution or a variable, by its path, "NAME VERSION" or name."""
     unsure: set[Evidence] = field(default_factory=set)
     """Evidence that is wrong if an unknown requirement of another package limits the version."""
 
@@ -130,7 +130,7 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
 
 
 def _cite_offer(context: CheckContext, offer: LibraryOffer, wrong_offers: list[LibraryOffer]) -> Evidence:
-    """Return the line that brings a library as evidence.
+    """Return the line that installs a library as evidence.
 
     If the library has a wrong version, the evidence names all wrong libraries from that line.
     """
@@ -174,7 +174,7 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
             other_packages = [
                 project
                 for project in subject.packages
-                if project not in _UNLIMITING and project != tensorflow.package
+                if project not in _NON_LIMITING_PACKAGES and project != tensorflow.package
             ]
             if other_packages or subject.other_count or subject.unknown_lines:
                 evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
@@ -238,7 +238,7 @@ def _choose_newest(context: CheckContext, ladder: Ladder) -> str | None:
 
 
 def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
-    """Return the newest version within the limits that this Python supports, or None if there is none."""
+    """Return the newest version that meets the limits and supports this Python, or None if there is none."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
         return None
@@ -277,7 +277,7 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
 
 
 def _cite_libraries(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
-    """Return the evidence with the base image, and with notes on why it or an extra lacks the CUDA libraries."""
+    """Return the evidence with the base image and notes on why it or an extra lacks the CUDA libraries."""
     base, notes = context.base_evidence, {}
     if "and-cuda" in context.tensorflow.extras:
         notes[context.tensorflow_evidence] = ": this release has no such extra, and pip only warns about it"

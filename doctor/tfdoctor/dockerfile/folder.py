@@ -57,9 +57,9 @@ def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
     """Return the README, which says how to build, run, verify and reproduce the image."""
     option, tag = image.option, image.tag
     table_rows = "".join(f"| `{name}` | {FILE_DESCRIPTIONS[name]} |\n" for name in sorted(names))
-    released = dt.datetime.fromtimestamp(image.context.epoch, dt.timezone.utc).date()
+    release_date = dt.datetime.fromtimestamp(image.context.epoch, dt.timezone.utc).date()
     run_as_user = format_run_command(TargetImage(tag), user='"$(id -u):$(id -g)"')
-    loose_note = (
+    unpinned_note = (
         "What `requirements.txt` does not pin is taken as new as the package index has it on the day.\n"
         if image.unpinned_requirements
         else ""
@@ -80,7 +80,7 @@ def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
         "## Does TensorFlow in it see the GPUs?\n\n"
         f"```sh\ntfdoctor verify {tag}\n```\n\n"
         "## Reproduce the image\n\n"
-        f"Every file gets the day of the release ({released}), so that two builds give the same files. The layers\n"
+        f"Every file gets the day of the release ({release_date}), so that two builds give the same files. The layers\n"
         "also carry when folders were made, and the image when it was built; with these commands, "
         "everything is identical:\n\n"
         "```sh\n"
@@ -88,7 +88,7 @@ def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
         f"{image.format_build_command('docker buildx build', '.', *_make_reproducible_options(image))}  "
         " # BuildKit 0.13 or newer\n"
         "```\n\n"
-        f"{loose_note}"
+        f"{unpinned_note}"
         "A base named by its tag may change: `tfdoctor build --pin` names it by its digest.\n\n"
         "## Files\n\n"
         f"| file | what it is |\n|---|---|\n{table_rows}"

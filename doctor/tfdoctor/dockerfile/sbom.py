@@ -1,4 +1,4 @@
-"""Format the locked packages of an image as a CycloneDX 1.5 document. The same plan gives the same bytes."""
+"""Format an image's locked packages as a CycloneDX 1.5 document. The same plan gives the same bytes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["format_sbom"]
 _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
-def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ...]) -> str:
-    """Return the JSON document. `loose` are requirements whose versions are unknown until the image is built."""
+def format_sbom(option: Option, context: Context, tag: str, unpinned_requirements: tuple[str, ...]) -> str:
+    """Return the JSON document. The versions of `unpinned_requirements` are unknown before the build."""
     lines = [
         line
         for name in (TOOLS_FILE, *LOCK_FILES)
@@ -35,7 +35,7 @@ def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ..
     release_date = dt.datetime.fromtimestamp(context.epoch, dt.timezone.utc)
     properties = [
         _make_property("base", "What is in the base image is not listed; only its name is."),
-        *(_make_property("not-pinned", entry) for entry in loose),
+        *(_make_property("not-pinned", entry) for entry in unpinned_requirements),
     ]
     document: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -56,7 +56,7 @@ def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ..
 
 def _make_base(option: Option) -> dict[str, Any]:
     """Return the component for the base image."""
-    assert option.base is not None  # noqa: S101 - a context is of an image
+    assert option.base is not None  # noqa: S101 - only an option with an image has a build context
     name, _, digest = option.base.reference.partition("@")
     component: dict[str, Any] = {"type": "container", "bom-ref": "base", "name": name}
     if digest:
@@ -67,7 +67,7 @@ def _make_base(option: Option) -> dict[str, Any]:
 def _make_package(line: str) -> dict[str, Any]:
     """Return the component for a line of a lock file.
 
-    If the line has several hashes, each belongs to another file of the release, and only one file is installed.
+    Several hashes on the line are those of several files of the release, of which pip installs only one.
     """
     pin, *hashes = line.split()
     name, _, version = pin.partition("==")

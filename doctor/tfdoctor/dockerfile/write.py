@@ -50,11 +50,11 @@ DEFAULT_UID = 1000
 """The default ID of the image's user."""
 MAX_UID = 2**32 - 2
 HOME_FOLDER = "/home/user"
-"""The home directory of every user. It is writable for all, so that `docker run --user` works with any user."""
+"""The home directory of every user. Everyone can write to it, so that `docker run --user` works."""
 CUDA_CACHE_FOLDER = "/var/cache/cuda"
-"""The folder for kernels that CUDA compiled for a GPU. A volume preserves them between containers."""
+"""The folder for kernels that CUDA compiles for a GPU. A volume preserves them between containers."""
 CUDA_CACHE_BYTES = 2**31
-"""Size limit of that folder in bytes. TensorFlow's kernels for one GPU exceed CUDA's default limit."""
+"""The size limit of the folder in bytes. TensorFlow's kernels for one GPU exceed CUDA's default limit."""
 SHARE_FOLDER = "/usr/local/share/tfdoctor"
 BUILD_LOGS = (
     "/var/cache/apt/*.bin",
@@ -104,7 +104,7 @@ class Context:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """The content of each file except the Dockerfile, by file name."""
     epoch: int = 0
-    """The modification time of every file in the image, in seconds since 1970: the day of the TensorFlow release."""
+    """The time of every file in the image in seconds since 1970: the day of the TensorFlow release."""
 
 
 def check_reference(text: str) -> str:
@@ -211,7 +211,7 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
 
 
 def has_venv(option: Option) -> bool:
-    """Return whether TensorFlow is in a virtual environment (`VENV_FOLDER`) and not in the image's own Python."""
+    """Return whether TensorFlow is in a virtual environment (`VENV_FOLDER`), not in the image's Python."""
     return option.recipe.has_own_venv
 
 
@@ -250,7 +250,7 @@ def _make_values(
 ) -> dict[str, object]:
     """Return the values that the template prints, by name."""
     base = option.base
-    assert base is not None  # noqa: S101 - render has checked it
+    assert base is not None  # noqa: S101 - render_dockerfile has checked it
     in_venv = has_venv(option)
     site_folder = f"{VENV_FOLDER}/lib/python{option.python}/site-packages"
     base_python = base.python or f"python{option.python}"
@@ -297,7 +297,7 @@ def _make_values(
 
 
 def _make_conda_values(option: Option) -> dict[str, object] | None:
-    """Return the values for the conda step, or None without conda. Raise ValueError if a package name is invalid."""
+    """Return the values for the conda step, or None without conda. Raise ValueError for an invalid name."""
     conda = option.conda
     if conda is None:
         return None
@@ -334,7 +334,7 @@ def _list_variables(option: Option) -> list[tuple[str, str]]:
     ]
     major = versions.major(option.cuda)
     if option.recipe is Recipe.PIP_CUDA or (major >= 11 and option.recipe is not Recipe.NGC):
-        # Minor-version compatibility: the base's own line would refuse older drivers of the same CUDA major.
+        # With minor-version compatibility, CUDA 12.x runs on any driver for CUDA 12; the base image demands a newer one.
         variables.append(("NVIDIA_REQUIRE_CUDA", f'"cuda>={major}.0"'))
     return variables
 

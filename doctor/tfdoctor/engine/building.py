@@ -1,4 +1,4 @@
-"""Build images from a Dockerfile and its context, as a stream of events that can be cancelled at any time.
+"""Build images from a Dockerfile and its context, as a stream of events that can be cancelled.
 
 The classic builder is used, because Docker has it since version 1.9 and Podman's socket has it as well. BuildKit is not
 required.
@@ -41,9 +41,9 @@ _BUILT = re.compile(r"^Successfully built ([0-9a-f]{12,64})")
 _STEP_IMAGE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
 """The line at the end of a step, with the ID of its image."""
 UNFINISHED_REPOSITORY = "tfdoctor/unfinished"
-"""Repository name for the finished steps of an interrupted build, so that they are not listed as `<none>`."""
+"""The name for the finished steps of an interrupted build, so that they are not listed as `<none>`."""
 _MAX_STEP_LINES = 40
-"""Limit for the output lines of a failed step that are reported."""
+"""The most output lines of a failed step that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +171,8 @@ def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
     repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
         last_image, previous_image = engine.find_image(image), engine.find_image(make_unfinished_name(tag))
-        if (
-            last_image is None or last_image.tags or last_image.digests
-        ):  # it is the base image, or has another name already
+        # a name or a digest shows that it is the base image, or already has another name
+        if last_image is None or last_image.tags or last_image.digests:
             return
         engine.client.api.tag(last_image.id, repository, name)
         if previous_image is not None and previous_image.id != last_image.id:
@@ -190,7 +189,7 @@ def remove_unfinished(engine: ContainerEngine, tag: str) -> None:
 
 
 def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) -> Iterator[BuildEvent]:
-    """Yield the events in a build's messages, and append the image ID of each finished step to `finished_images`.
+    """Yield the events in a build's messages, and append finished steps' image IDs to `finished_images`.
 
     Raise BuildFailedError if a step fails, and EngineError if the stream ends without an image.
     """
@@ -255,7 +254,7 @@ def _make_build_error(step: str, recent_lines: list[str], message: dict[str, Any
     `recent_lines` has the last output lines of the step. The hint comes from the engine's message or from those lines.
     """
     reason = clean_line(str(message.get("error", "")), limit=600)
-    explained = explain_api_error(RuntimeError(reason), "x")
+    explained = explain_api_error(RuntimeError(reason), "x")  # only its hint is used
     hint = explained.hint or _explain_output("\n".join(recent_lines))
     title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
     return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent_lines))

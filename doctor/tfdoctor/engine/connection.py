@@ -32,7 +32,7 @@ __all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api_er
 CONNECT_TIMEOUT = 20
 """Seconds to wait for the first response."""
 RESPONSE_TIMEOUT = 180
-"""Seconds to wait for later responses. An engine that writes gigabytes is slow to respond to other requests."""
+"""Seconds to wait for later responses, because an engine that writes gigabytes is slow to respond."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
 FIRST_CDI_API = (1, 44)
@@ -88,14 +88,14 @@ class ContainerEngine:
     """Whether the engine accepts CDI devices, as far as it reports that."""
 
     def find_image(self, reference: str) -> Image | None:
-        """Return the local image with this name, or None if there is none. Raise EngineError if the engine fails."""
+        """Return the local image with this name, or None. Raise EngineError if the engine fails."""
         try:
-            raw = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+            response = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
         except ImageNotFound:
             return None
         except (APIError, RequestException, DockerException) as error:
             raise explain_api_error(error, f"looking for the image {reference}") from error
-        return _parse_image(raw)
+        return _parse_image(response)
 
     def remove_image(self, reference: str, *, force: bool = False) -> bool:
         """Remove an image, and return whether it existed. Raise EngineError if the engine refuses."""
@@ -185,9 +185,9 @@ def _load_tls(key_folder: Path, *, verify: bool = True) -> TLSConfig:
 
 
 def _list_default_addresses() -> list[str]:
-    """Return the addresses of the default sockets that may exist: Docker, rootless Docker, Docker Desktop, Podman.
+    """Return the addresses of the default sockets that may exist, or of Docker's own socket if none does.
 
-    If none exists, return only the address of Docker's own socket.
+    The sockets are those of Docker, rootless Docker, Docker Desktop and Podman.
     """
     paths = [DOCKER_SOCKET]
     uid = os.getuid() if hasattr(os, "getuid") else 0
@@ -215,7 +215,7 @@ def _may_exist(path: str) -> bool:
 
 
 def _choose_failure(failures: list[EngineError]) -> EngineError:
-    """Return the most useful failure: one about permission, else one about no response, else any other."""
+    """Return the most useful failure: a denied permission, else a missing response, else any other."""
     order = {"engine-permission": 0, "engine-silent": 1}
     return min(failures, key=lambda failure: order.get(failure.kind, 2))
 
@@ -312,7 +312,7 @@ _USER_RUNTIME_FOLDER = re.compile(r"/run/user/\d{1,10}/")
 
 
 def _make_start_hint(path: str) -> str:
-    """Return a hint on how to start the engine of a socket, or an empty string if the path does not identify it."""
+    """Return a hint on how to start the engine of a socket, or "" if the path does not identify it."""
     if _DESKTOP_SOCKET.fullmatch(path):
         return "Start Docker Desktop: systemctl --user start docker-desktop   (on a Mac: open -a Docker)"
     runtime_folder = os.environ.get("XDG_RUNTIME_DIR")
@@ -366,12 +366,12 @@ def _find_errno(error: BaseException) -> int | None:
 
 
 def _describe_error(error: BaseException) -> str:
-    """Return the text of the error that led to this one, or of this one if there is none."""
+    """Return the text of the error that caused this one, or of this one if it has no cause."""
     return str(error.__context__ or error)
 
 
 def _make_group_hint(path: str) -> str:
-    """Return a hint on how to get access to a socket: join its group, or another way if its group has no access."""
+    """Return a hint on how to get access to a socket: join its group, if the group has access."""
     group = "docker"
     try:
         import grp  # not on Windows
@@ -402,22 +402,22 @@ def _get_user_name() -> str:
         return "$USER"
 
 
-def _parse_image(raw: dict[str, Any]) -> Image:
-    """Return the image that the engine's response to an inspection describes."""
-    config = raw.get("Config") or {}
+def _parse_image(response: dict[str, Any]) -> Image:
+    """Return the image in the engine's response to an inspection."""
+    config = response.get("Config") or {}
     pairs = [str(item).partition("=") for item in config.get("Env") or ()]
     return Image(
-        id=str(raw.get("Id", "")),
-        tags=tuple(str(tag) for tag in raw.get("RepoTags") or ()),
-        size=int(raw.get("Size") or 0),
-        digests=tuple(str(entry) for entry in raw.get("RepoDigests") or ()),
+        id=str(response.get("Id", "")),
+        tags=tuple(str(tag) for tag in response.get("RepoTags") or ()),
+        size=int(response.get("Size") or 0),
+        digests=tuple(str(entry) for entry in response.get("RepoDigests") or ()),
         environment={name: value for name, _, value in pairs},
         labels={str(name): str(value) for name, value in (config.get("Labels") or {}).items()},
-        os=str(raw.get("Os", "")),
-        architecture=str(raw.get("Architecture", "")),
+        os=str(response.get("Os", "")),
+        architecture=str(response.get("Architecture", "")),
         user=str(config.get("User") or ""),
         entrypoint=tuple(str(entry) for entry in config.get("Entrypoint") or ()),
-        layers=tuple(str(entry) for entry in (raw.get("RootFS") or {}).get("Layers") or ()),
+        layers=tuple(str(entry) for entry in (response.get("RootFS") or {}).get("Layers") or ()),
     )
 
 

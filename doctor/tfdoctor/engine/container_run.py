@@ -1,4 +1,4 @@
-"""Run commands in containers with limits on time, memory and output, and remove the containers afterwards."""
+"""Run commands in containers with limits on time, memory and output, and remove the containers."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = [
 CONTAINER_LABEL = "io.tfdoctor.run"
 """The label of every container that tfdoctor starts, so that a leftover one can be found."""
 SIMULATION_FOLDER = "/tfdoctor-simulated"
-"""The folder in a container for the files in `RunRequest.folder`. No image has a folder with this name."""
+"""The folder in a container for `RunRequest.simulation_files`. No image has a folder with this name."""
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _GRACE_S = 5
-"""Seconds to wait for a container's last output, and for a container that the engine may still be creating."""
+"""Seconds to wait for a container's last output, or for one that the engine may still be creating."""
 _FIRST_POLL_S = 0.05
-"""Seconds between the first requests for a container's state."""
+"""Seconds before the second request for a container's state. The intervals then grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def make_container_name() -> str:
 def create_container(
     engine: ContainerEngine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
 ) -> None:
-    """Create a container without starting it. Raise ImageNotFound or another APIError."""
+    """Create a container, but do not start it. Raise ImageNotFound, or APIError if the engine refuses."""
     if engine.name == "podman" and request.gpus.mechanism == "cdi":
         _create_in_podman(engine, request, command, name=name, stdin=stdin)
         return
@@ -301,16 +301,16 @@ class _Output:
         self._parts: dict[int, list[bytes]] = {1: [], 2: []}
         self._size = {1: 0, 2: 0}
         self._on_line = on_line
-        self._rest = b""
+        self._partial_line = b""
         self.truncated = False
 
     def read(self, attached: AttachedStreams) -> None:
         """Read until the container closes both streams."""
         with contextlib.suppress(OSError, ValueError):  # the connection may fail when the container ends
             for stream, piece in attached.read_frames():
-                self._take(stream, piece)
+                self._store(stream, piece)
 
-    def _take(self, stream: int, piece: bytes) -> None:
+    def _store(self, stream: int, piece: bytes) -> None:
         """Store a piece of stream 1 (standard output) or 2 (standard error), and report complete lines."""
         space = _MAX_OUTPUT_BYTES - self._size[stream]
         if len(piece) > space:
@@ -319,9 +319,9 @@ class _Output:
             self._parts[stream].append(piece[:space])
             self._size[stream] += len(piece[:space])
         if stream == 1 and self._on_line is not None:
-            lines = (self._rest + piece).split(b"\n")
+            lines = (self._partial_line + piece).split(b"\n")
             # A line is cut at 64 KiB, so that output without line ends does not fill the memory.
-            self._rest = lines.pop()[-65536:]
+            self._partial_line = lines.pop()[-65536:]
             for line in lines:
                 self._on_line(line[:65536].decode("utf-8", "replace"))
 
@@ -330,7 +330,7 @@ class _Output:
 
 
 class AttachedStreams:
-    """The standard streams of a container, over one connection that must be opened before the container starts."""
+    """The standard streams of a container, over one connection that is opened before the start."""
 
     def __init__(self, engine: ContainerEngine, container: str, *, stdin: bool) -> None:
         """Attach to a container. Raise APIError or RequestException if the engine refuses."""
@@ -388,7 +388,7 @@ class AttachedStreams:
 
 
 def _send_input(attached: AttachedStreams, data: bytes) -> None:
-    """Send standard input and close it. This runs in a thread, because a command may read slowly or not at all."""
+    """Send standard input and close it. Run this in a thread, because the command may not read it."""
     with contextlib.suppress(OSError):
         attached.send(data)
     attached.close_input()
@@ -443,10 +443,10 @@ def _make_start_failure(error: APIError, start_time: float) -> RunResult:
 
 
 def remove_container(engine: ContainerEngine, container: str, *, is_created: bool = True) -> None:
-    """Remove a container. After Ctrl-C, the removal is tried once more before KeyboardInterrupt is raised again.
+    """Remove a container. After Ctrl-C, try once more before KeyboardInterrupt is raised again.
 
-    If `is_created` is False, the engine has not confirmed the container and may still be creating it. If the container is
-    missing, its removal is then tried again for up to 5 seconds.
+    If `is_created` is False, the engine may still be creating the container. A missing container is then retried for up
+    to 5 seconds.
     """
     deadline = time.monotonic() + (0 if is_created else _GRACE_S)
     tries = 0

@@ -59,7 +59,7 @@ BASE_PROBE_SCRIPT = (
     "command -v apt-get >/dev/null && echo apt=yes; exit 0"
 )
 """A shell script that reports the system and the Python versions of a base image that the user chose."""
-# A line of that script: version, command, and whether `venv` and `pip` can be imported.
+# A line of its output: version, command, and whether `venv` and `pip` can be imported.
 _PYTHON_LINE = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
 
 
@@ -89,7 +89,7 @@ class BuildSettings:
 
 
 def with_mirror(option: Option, registry: str | None) -> Option:
-    """Return the plan with its base image and its conda image on the mirror `registry`, or unchanged if that is None.
+    """Return the plan with its base and conda images on the mirror `registry`. None leaves it unchanged.
 
     Raise UsageError if the mirror is not a valid part of an image name.
     """
@@ -103,7 +103,7 @@ def with_mirror(option: Option, registry: str | None) -> Option:
 
 
 def render_context(option: Option, extras: Extras) -> Context:
-    """Return the Dockerfile of a plan and the files that it copies. Raise UsageError if an extra is invalid."""
+    """Return the Dockerfile of a plan and the files that it copies. Raise UsageError for invalid extras."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
     return render_dockerfile(
@@ -126,8 +126,8 @@ def build_image(
 ) -> tuple[Option, Context, Image]:
     """Pull the base image and build on it. Return the plan as built, its context and the image.
 
-    With `custom_base`, the user chose the base image, and it is inspected first. If the build fails, its container is
-    removed and the finished steps stay in the engine's cache.
+    `custom_base` says whether the user chose the base image, which is then inspected first. If the build fails, its
+    container is removed and the finished steps stay in the engine's cache.
 
     Raise BaseError if the base image cannot be pulled or used, BuildFailedError if a step fails, EngineError if the
     engine fails, and UsageError if an extra is invalid.
@@ -185,7 +185,7 @@ def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) ->
 def pin_base(engine: ContainerEngine, option: Option) -> Option:
     """Return the plan with its base image pinned by digest.
 
-    The plan is unchanged if the engine has no digest of the base image from its registry.
+    The plan is unchanged if the engine does not know the image's digest in its registry.
     """
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one
@@ -215,7 +215,7 @@ def _report_event(progress: Progress, event: BuildEvent) -> None:
 
 
 def _make_proxy_arguments(settings: BuildSettings) -> dict[str, str]:
-    """Return the proxies as build arguments. Engines omit arguments with these names from an image's history."""
+    """Return the proxies as build arguments. Engines keep these names out of an image's history."""
     arguments: dict[str, str] = {}
     if settings.proxy:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
@@ -270,7 +270,7 @@ def _pull_base(
 
 
 def inspect_base(engine: ContainerEngine, option: Option) -> Option:
-    """Return the plan with the system of the user's base image, and with its Python or the apt packages to install.
+    """Return the plan with the system of the user's base image, and its Python or the packages to install.
 
     Raise BaseError if the image has no Python of the planned version and cannot install one, and EngineError if the
     engine fails.

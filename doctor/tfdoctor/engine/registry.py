@@ -1,4 +1,4 @@
-"""Query a registry before a pull: whether an image exists, requires a login, or exceeds the pull limit.
+"""Ask a registry before a pull whether an image exists, needs a login, or exceeds the pull limit.
 
 The request is `HEAD /v2/NAME/manifests/TAG` of the OCI distribution protocol, with an anonymous token and through the
 host's proxies. No image is downloaded, and no password is read or sent.
@@ -68,8 +68,8 @@ class Reference:
     def name(self) -> str:
         """The name as users write it, without the host and the `library/` of Docker Hub."""
         host = "" if self.registry == HUB else f"{self.registry}/"
-        short = self.repository.removeprefix("library/") if self.registry == HUB else self.repository
-        return f"{host}{short}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
+        repository = self.repository.removeprefix("library/") if self.registry == HUB else self.repository
+        return f"{host}{repository}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
 
     @property
     def address(self) -> str:
@@ -127,8 +127,8 @@ def apply_mirror(text: str, mirror: str | None) -> str:
     reference = parse_reference(text)
     base = mirror.rstrip("/")
     folder = f"{reference.registry}/" if mirror.endswith("/") and reference.registry != HUB else ""
-    tail = f"@{reference.digest}" if reference.digest else f":{reference.tag}"
-    return f"{base}/{folder}{reference.repository}{tail}"
+    suffix = f"@{reference.digest}" if reference.digest else f":{reference.tag}"
+    return f"{base}/{folder}{reference.repository}{suffix}"
 
 
 def query_registry(
@@ -173,7 +173,7 @@ class Session(requests.Session):
 
 
 def _skip_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return the request unchanged. With this function as `auth` of a session, requests does not read ~/.netrc."""
+    """Return the request unchanged. As `auth` of a session, this keeps requests from reading ~/.netrc."""
     return request
 
 
@@ -194,7 +194,7 @@ def _query(session: requests.Session, reference: Reference, text: str) -> Regist
 
 
 def _interpret_response(response: requests.Response, reference: Reference, text: str) -> RegistryReply:
-    """Return the reply that corresponds to the status of a response."""
+    """Convert the status of a response to a reply."""
     status = response.status_code
     if status == 200:
         digest = response.headers.get("Docker-Content-Digest", "")

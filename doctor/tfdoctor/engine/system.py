@@ -1,4 +1,4 @@
-"""A container as a `System`, so that probes inspect it in the same way as this host.
+"""Present a container as a `System`, so that probes inspect it like this host.
 
 A small script, the agent (payload/agent.py), runs in the container with any Python that the image has. It receives
 requests on standard input and writes replies to standard output. Closing the system removes the container.
@@ -64,7 +64,7 @@ START_COMMANDS = (
     ("python3", *ISOLATION_OPTIONS, AGENT_PATH),
     ("python", *ISOLATION_OPTIONS, AGENT_PATH),
 )
-"""The commands to try, in order: a shell that searches for a Python; then, for images without a shell, a Python."""
+"""The commands to try, in order: a shell that finds a Python, and a Python for images without a shell."""
 START_TIMEOUT_S = 60.0
 """Seconds to wait for the first reply of the agent."""
 _READ_BYTES = 1 << 16
@@ -77,17 +77,17 @@ _REPLY_FIELDS: dict[str, dict[str, type]] = {
     "listdir": {"names": list},
     "put": {"folder": str},
 }
-"""The types of the fields in a reply, by operation. Replies are checked, because the image is not trusted."""
+"""The types of the fields in a reply, by operation. They are checked, because images are not trusted."""
 
 
 class StartError(EngineError):
-    """The container could not be started. `said` is the engine's message."""
+    """The container could not be started. `message` is that of the engine."""
 
     kind = "container-start"
 
-    def __init__(self, said: str) -> None:
-        super().__init__(f"the container cannot be started: {said[:400]}")
-        self.message = said
+    def __init__(self, message: str) -> None:
+        super().__init__(f"the container cannot be started: {message[:400]}")
+        self.message = message
 
 
 class ContainerEndedError(EngineError):
@@ -95,10 +95,10 @@ class ContainerEndedError(EngineError):
 
     kind = "container-ended"
 
-    def __init__(self, said: str, *, oom: bool = False, no_python: bool = False) -> None:
+    def __init__(self, last_line: str, *, oom: bool = False, no_python: bool = False) -> None:
         reason = "was killed because memory ran out" if oom else "ended"
-        super().__init__(f"the container {reason}{': ' + said[:300] if said else '.'}")
-        self.said = said
+        super().__init__(f"the container {reason}{': ' + last_line[:300] if last_line else '.'}")
+        self.said = last_line
         """The last line on standard error. Empty if there is none."""
         self.is_out_of_memory = oom
         """Whether the engine reports that the container ran out of memory."""
@@ -209,7 +209,7 @@ class ContainerSystem:
             self._attached.close()
 
     def state(self) -> dict[str, Any]:
-        """Return the engine's state of the container, with `OOMKilled` and `ExitCode`, or {} if it no longer exists."""
+        """Return the engine's state of the container, with `OOMKilled` and `ExitCode`, or {} if it is gone."""
         if not self._container:
             return {}
         with contextlib.suppress(APIError, RequestException):
@@ -219,7 +219,7 @@ class ContainerSystem:
     # ------------------------------------------------------------ requests and replies
 
     def _listen(self, attached: AttachedStreams) -> None:
-        """Pass the agent's replies to the threads that wait for them, until the container ends."""
+        """Pass the agent's replies to the threads that wait for them. Return when the container ends."""
         line_parts: list[bytes] = []
         line_length = 0
         try:
@@ -240,7 +240,7 @@ class ContainerSystem:
         self._closed.set()
 
     def _handle_line(self, line: bytes) -> None:
-        """Pass a reply to the thread that waits for it. Ignore other lines, which programs in the image may print."""
+        """Pass a reply to the thread that waits for it. Ignore other lines, which the image may print."""
         if not line.startswith(REPLY_MARKER):
             return
         try:
@@ -424,7 +424,7 @@ class ContainerSystem:
 
 
 def _is_missing_command(message: str, command: str) -> bool:
-    """Return whether the message of the engine, from runc or crun, says that this program is missing."""
+    """Return whether an engine's message (by runc or crun) says that this program is missing."""
     plain = message.replace("\\", "")
     is_named = f"exec {command} failed" in plain or any(f"{mark}{command}{mark}" in plain for mark in "\"'`")
     missing = ("executable file not found", "no such file or directory", "not found in $PATH")
@@ -457,10 +457,10 @@ def _decode_text(data: str) -> str:
 class _RemoteFile(io.RawIOBase):
     """A file in the container. Its blocks are requested when they are first read."""
 
-    def __init__(self, system: ContainerSystem, path: str, first: bytes, size: int) -> None:
+    def __init__(self, system: ContainerSystem, path: str, first_block: bytes, size: int) -> None:
         super().__init__()
         self._system, self._path, self._size = system, path, size
-        self._pieces = {0: first}
+        self._pieces = {0: first_block}
         """The blocks that were read, by offset."""
         self._position = 0
 
@@ -483,12 +483,12 @@ class _RemoteFile(io.RawIOBase):
         content = b""
         while size > 0 and self._position < self._size:
             start = self._position - self._position % _READ_BYTES
-            piece = self._pieces.get(start)
-            if piece is None:
+            block = self._pieces.get(start)
+            if block is None:
                 request = {"op": "read", "path": self._path, "offset": start, "size": _READ_BYTES}
                 reply = self._system._ask(request)  # noqa: SLF001 - a part of that class
-                piece = self._pieces[start] = _decode_bytes(reply["data"])
-            part = piece[self._position - start : self._position - start + size]
+                block = self._pieces[start] = _decode_bytes(reply["data"])
+            part = block[self._position - start : self._position - start + size]
             if not part:
                 break
             content += part

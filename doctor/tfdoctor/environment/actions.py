@@ -1,4 +1,4 @@
-"""Run the steps of a remedy in one environment. Undoing them is the task of the journal (history/journal.py)."""
+"""Run the steps of a remedy in one environment. The journal (history/journal.py) undoes them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StepRunner:
     system: Callable[[], System]
     """A function that returns the machine, with the variables that tfdoctor was started with."""
     env: Mapping[str, str]
-    """The variables for installers, without those that steps removed, which could break an installer."""
+    """The environment variables for installers, without those that steps removed: they could break an installer."""
     preferred_installer: str | None
     """"uv", "pip", or None for whichever is found."""
     on_line: Callable[[str], None] | None = None
@@ -116,7 +116,7 @@ class StepRunner:
     def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
         """Change the variables that activation sets.
 
-        Harmful lines in the scripts are edited. For steps that this does not satisfy, tfdoctor's own lines are added.
+        Harmful lines in the scripts are edited. If the variables are still wrong after that, lines of tfdoctor are added.
         """
         prefix = self.environment.prefix
         old_texts = {script: _load_text(script) for script in list_scripts(prefix)}
@@ -127,7 +127,7 @@ class StepRunner:
         for script, new_text in new_texts.items():
             _write_text(script, new_text)
         variables = activate(self.system(), prefix)
-        if variables is None and new_texts:  # an edit broke a script, so undo the edits and only add lines
+        if variables is None and new_texts:  # a script fails after the edit: restore all and only add lines
             for script in new_texts:
                 _write_text(script, old_texts[script])
             variables = activate(self.system(), prefix)
@@ -142,7 +142,7 @@ class StepRunner:
 
 
 def _remove_variables(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
-    """Return the variables without the names and the list entries that steps remove."""
+    """Return the environment variables as they are after the Unset and RemoveEntries steps."""
     remaining = dict(env)
     for step in steps:
         if isinstance(step, Unset):
@@ -207,7 +207,7 @@ def format_steps(
 
 
 def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
-    """Return the lines that a step changes in the sh scripts, or else the lines that it adds, as in a diff."""
+    """Return the lines that a step changes in the sh scripts, else those that it adds, as in a diff."""
     lines = []
     for script in list_scripts(prefix):
         text = _load_text(script)
@@ -227,7 +227,7 @@ def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
 
 
 def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
-    """Return the pip command for a step, if no installer was found."""
+    """Return the pip command for a step, to be shown if no installer was found."""
     arguments = (
         ("install", *_list_install_arguments(step))
         if isinstance(step, Install)
@@ -295,7 +295,7 @@ def make_link(link: MakeLink) -> None:
 
 
 def _comment_out(step: CommentOut) -> None:
-    """Comment out the line of a step. Raise ActionError if that line changed, or if the path is not a regular file."""
+    """Comment out the line of a step. Raise ActionError if it has changed or cannot be written."""
     path = Path(step.path)
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."

@@ -44,7 +44,7 @@ MAX_SCRIPT_BYTES = 1 << 20
 ACTIVATION_TIMEOUT_S = 10.0
 """The time limit in seconds for the activate scripts."""
 _DUMP_CODE = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
-# Source the scripts without their output, then print the variables as JSON with tfdoctor's own Python.
+# Source the scripts, discard their output, and print the variables as JSON with tfdoctor's own Python.
 _SOURCE_COMMAND = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
 
 
@@ -66,9 +66,10 @@ def list_scripts(prefix: str) -> tuple[Path, ...]:
 
 
 def list_editable_scripts(prefix: str) -> tuple[Path, ...]:
-    """Return the scripts to which tfdoctor's own lines are added.
+    """Return the scripts to which tfdoctor adds lines.
 
-    These are the scripts of a virtual environment, or a separate file in a conda environment, which need not exist.
+    These are the activate scripts of a virtual environment. In a conda environment it is a separate file, which may not
+    exist yet.
     """
     if detect_kind(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
@@ -134,7 +135,8 @@ def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
     return "\n".join(lines)
 
 
-# One whole shell word: its quotes end on the same line, and no command is in it or after it.
+# Part of a shell word. Quotes must end on the same line, and `;`, `|`, `$(…)` and the like are excluded: a line with a
+# second command does more than set the variable, so it must not be edited.
 _WORD_PART = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
 _ONE_VALUE = lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
 _MANY_VALUES = lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
@@ -171,6 +173,7 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
         value = _drop_entry(value, entry)
     if value == match["value"]:
         return line
+    # If only `$NAME` or `${NAME:+:$NAME}` remains, the line sets nothing any more.
     variable_reference = rf"\$\{{?{re.escape(variable)}\b(?::?[+-][^}}]*)?\}}?"
     if not re.sub(rf"{variable_reference}|[\"':\s]", "", value):
         return _comment_out(line)
@@ -180,7 +183,7 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
 def _comment_out(line: str) -> str:
     """Return the line as a comment after a command that does nothing.
 
-    Without a command the script would be invalid if the line is the only one in an `if`.
+    A plain comment would make the script invalid if the line is the only one in an `if`.
     """
     text = line.lstrip()
     return f"{line[: len(line) - len(text)]}{NO_OP_PREFIX}{text.rstrip()}  # taken out by tfdoctor fix"
@@ -188,6 +191,7 @@ def _comment_out(line: str) -> str:
 
 def _drop_entry(value: str, entry: str) -> str:
     """Return the value of a list variable without an entry and the colon next to it."""
+    # The entry must not be part of a longer path. `${NAME:+:$NAME}` may follow it directly.
     pattern = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
     value = re.sub(rf"{pattern}:", "", value)
     value = re.sub(rf":{pattern}", "", value)
@@ -198,9 +202,9 @@ def _drop_entry(value: str, entry: str) -> str:
 
 
 def add_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """Return the text of a script with a block of lines for the steps at its end.
+    """Return the text of a script with tfdoctor's block at its end, which has the lines for the steps.
 
-    The lines of an existing block are kept in it, and no lines are added twice.
+    Lines of an existing block are preserved, and none are added twice.
     """
     lines = list(_list_block_lines(text))
     for step in steps:
@@ -246,16 +250,13 @@ def _quote_for_fish(text: str) -> str:
 
 
 def _quote_for_csh(text: str) -> str:
-    """Quote a word for csh.
-
-    Within single quotes csh expands history, and a line break ends them.
-    """
+    """Quote a word for csh, which expands `!` and forbids plain line breaks within single quotes."""
     escaped = text.replace("'", "'\\''").replace("!", "\\!").replace("\n", "\\\n")
     return f"'{escaped}'"
 
 
 def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
-    """Return each entry with and without a trailing slash."""
+    """Return two spellings of each entry: without and with a trailing slash."""
     spellings = (
         spelling for entry in entries for spelling in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/")
     )
@@ -263,13 +264,14 @@ def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
 
 
 def _make_filter(name: str, entries: Sequence[str]) -> str:
-    """Return a pipeline for sh that prints a list variable without some entries."""
+    """Return an sh pipeline that prints the list variable `name` without the entries."""
     patterns = " ".join(f"-e {_quote_for_sh(spelling)}" for spelling in _list_spellings(entries))
     # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
     return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
 
 
 def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
+    """Return the lines for sh, which bash and zsh also run."""
     if isinstance(step, Export):
         return (f"export {step.name}={_quote_for_sh(step.value)}",)
     if isinstance(step, Unset):
@@ -314,7 +316,7 @@ def _format_for_fish(step: ShellStep) -> tuple[str, ...]:
 def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
     """Return the lines for csh.
 
-    `if ($?x) command` on one line would expand the variable even if it is not set.
+    Each `if` is a block: `if ($?x) command` on one line would expand the variable even if it is not set.
     """
     name = step.wrong if isinstance(step, Rename) else step.name
     if isinstance(step, Export):
@@ -363,6 +365,7 @@ def list_unsatisfied(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tupl
 
 
 def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
+    """Return whether the variables are as the step requires, ignoring trailing slashes of list entries."""
     if isinstance(step, Export):
         return env.get(step.name) == step.value
     if isinstance(step, Unset):

@@ -1,6 +1,6 @@
 """Choose the remedies that fix can try, and explain why the other findings are left to the user.
 
-These functions only evaluate a report: nothing is read or changed.
+These functions only use the report: they read no files and change nothing.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ SYSTEM_PREFIXES = ("/usr", "/")
 def make_environment(
     report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
 ) -> Environment | None:
-    """Return the environment in a report; None if no Python answered.
+    """Return the environment of the Python in a report; None if that Python could not be queried.
 
-    `kind` is "venv", "conda" or None, and `inherited` are the variables from the caller's shell. The result has the
-    reason if fix must not change the environment.
+    `kind` is "venv", "conda" or None, and `inherited` are the names of variables from the caller's shell. The result
+    gives the reason if fix must not change the environment.
     """
     python = value_of(report.facts.python)
     if python is None:
@@ -77,7 +77,7 @@ def make_environment(
 def list_fix_candidates(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Candidate, ...]:
-    """Return the candidates that can be tried, the most important first.
+    """Return the candidates that fix can try, those for the most severe findings first.
 
     If `codes` is not empty, only findings with these codes are considered, even if they are only informational.
     Otherwise all warnings and errors are considered.
@@ -97,16 +97,13 @@ def list_fix_candidates(
 
 
 def _get_fix_order(finding: Finding) -> float:
-    """Return the sort key of a finding among equally severe ones: the `fix_order` of its rule.
-
-    Findings whose rule has none come last and keep their order.
-    """
+    """Return the `fix_order` of a finding's rule, which sorts equally severe findings, or infinity."""
     rule = RULES_BY_CODE.get(finding.code)
     return rule.fix_order if rule is not None and rule.fix_order is not None else math.inf
 
 
 def explain_impossible(steps: Sequence[Step], environment: Environment, report: Report) -> str:
-    """Return the reason why the steps are impossible in this environment, as a sentence; empty if they are possible."""
+    """Return the reason why the steps are impossible in the environment, as a sentence, or ""."""
     if environment.refusal:
         return environment.refusal
     for step in steps:
@@ -138,10 +135,7 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
 
 
 def _can_be_written(step: ShellStep) -> bool:
-    """Return whether a step can be written to a shell script.
-
-    Its names must be valid names of variables, and its values printable.
-    """
+    """Return whether a step has valid names and printable values, so that a script may contain it."""
     names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
     values: tuple[str, ...] = ()
     if isinstance(step, Export):
@@ -170,8 +164,8 @@ def _is_inside(path: str, prefix: str) -> bool:
 def is_better(before: Report, after: Report, finding: Finding) -> bool:
     """Return whether a fix improved the report.
 
-    It did if the prediction is better. If the prediction is the same, the finding must be gone, or fewer libraries must
-    be missing and no new ones.
+    It did if the prediction is better. If the prediction is the same, the finding must no longer be reported, or fewer
+    libraries must be missing and no new ones.
     """
     rank_before, rank_after = _rank(before.prediction), _rank(after.prediction)
     if rank_after != rank_before:
@@ -191,7 +185,7 @@ def is_worse(before: Report, after: Report) -> bool:
 
 
 def _rank(prediction: Prediction) -> tuple[int, int, int]:
-    """Return the rank of a prediction, higher is better: importable, registers a GPU, number of GPUs."""
+    """Return a sort key: whether TensorFlow can be imported, whether it registers a GPU, and how many."""
     order = {False: 0, None: 1, True: 2}
     return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
 

@@ -1,7 +1,7 @@
 """Check the free disk space for an environment, the installer's cache, and temporary files.
 
-The sizes are those of the planned wheels (compat/). The size of the user's own requirements is not known before they
-are downloaded, so it is not included.
+The sizes are those of the planned wheels (compat/). The user's own requirements are not included, because their sizes
+are not known before the download.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class DiskSpaceNeed:
 
     @property
     def text(self) -> str:
-        """The need as one line of text: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
-        where = clean_line(str(self.folder))
+        """The need as one line: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
+        folder_text = clean_line(str(self.folder))
         sizes = f"{format_gigabytes(self.size)} needed, {format_gigabytes(self.free)} free"
-        return f"{where} ({' and '.join(self.purposes)}): {sizes}"
+        return f"{folder_text} ({' and '.join(self.purposes)}): {sizes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def format_gigabytes(count: int) -> str:
 
 
 def find_existing_folder(path: Path) -> Path:
-    """Return the folder, or the nearest existing one above it."""
+    """Return the folder if it exists, else the nearest parent that exists."""
     for folder in (path, *path.parents):
         if folder.is_dir():
             return folder
@@ -101,9 +101,9 @@ def find_existing_folder(path: Path) -> Path:
 
 
 def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed, ...]:
-    """Add up sizes by file system, and return one need for each.
+    """Return the total need of each file system.
 
-    `sizes` are (purpose, folder, bytes). A file system that cannot be queried is omitted.
+    `sizes` has (purpose, folder, bytes). A file system that cannot be queried is omitted.
     """
     needs_by_device: dict[int, DiskSpaceNeed] = {}
     for purpose, folder, size in sizes:
@@ -142,10 +142,10 @@ def check_needs(needs: Iterable[DiskSpaceNeed], folder_text: str) -> None:
 def compute_needs(
     install_sizes: InstallSizes, *, installed_bytes: int = 0, exact: bool = False
 ) -> tuple[DiskSpaceNeed, ...]:
-    """Return the needs of an installation, one for each file system; empty if the unpacked size is not known.
+    """Return the needs of an installation by file system; empty if the unpacked size is not known.
 
-    `installed_bytes` are installed already. Wheels in uv's cache need no more space there, but finding them takes
-    time. They are subtracted only if the space is not sufficient otherwise, or if `exact` is true.
+    `installed_bytes` is the size of what is already installed. Wheels that are already in uv's cache need no space
+    there, but looking for them takes time: they are subtracted only if space is short or `exact` is true.
     """
     size = install_sizes.size
     if size is None:
@@ -176,20 +176,20 @@ def compute_needs(
     )
 
 
-def has_space_for_pip_cache(writing: InstallSizes) -> bool:
-    """Return whether there is enough space for pip's cache too.
+def has_space_for_pip_cache(install_sizes: InstallSizes) -> bool:
+    """Return whether there is also enough space for pip's cache, which is a second copy of the downloads.
 
-    pip stores a second copy of its downloads there, and also works without the cache.
+    pip works without the cache, too.
     """
-    env = writing.env
+    env = install_sizes.env
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
     cache = Path(env.get("PIP_CACHE_DIR") or Path(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "pip"))
-    size = writing.size or 0
-    temporary_folder = Path(env.get("TMPDIR") or writing.folder)
+    size = install_sizes.size or 0
+    temporary_folder = Path(env.get("TMPDIR") or install_sizes.folder)
     sizes = [
-        ("", writing.folder, size),
-        ("", temporary_folder, writing.download),
-        ("", cache, writing.download),
+        ("", install_sizes.folder, size),
+        ("", temporary_folder, install_sizes.download),
+        ("", cache, install_sizes.download),
     ]
     return all(need.is_met for need in group_by_disk(sizes))
 

@@ -85,10 +85,10 @@ class Examination:
 def examine_environment(
     new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
 ) -> Examination:
-    """Examine the Python, with its environment activated if possible.
+    """Examine the requested Python, with its environment activated if possible.
 
-    `new_system` returns this machine with the given environment variables; None stands for those of this process. Raise
-    UsageError if the Python cannot be examined.
+    `new_system` returns this machine with the given environment variables, or with those of this process for None.
+    Raise UsageError if the Python cannot be examined.
     """
     system = new_system(None)
     choice, python_facts = _choose_python(system, request)
@@ -135,7 +135,7 @@ def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, P
 
 
 def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
-    """Return the error for a Python that could not be examined, with the reason in the fact."""
+    """Return the error for a Python that could not be examined. The fact gives the reason."""
     reason = getattr(fact, "why", "") or "it did not answer"
     return UsageError(f"The Python to fix could not be examined: {reason}.")
 
@@ -232,9 +232,9 @@ def fix_environment(
         while len(attempts) < MAX_CANDIDATES:
             candidate = next(
                 (
-                    one
-                    for one in list_fix_candidates(examination.report, examination.environment, request.codes)
-                    if one.key not in tried_keys
+                    trial
+                    for trial in list_fix_candidates(examination.report, examination.environment, request.codes)
+                    if trial.key not in tried_keys
                 ),
                 None,
             )
@@ -242,16 +242,16 @@ def fix_environment(
                 break
             tried_keys.add(candidate.key)
             progress.stage(f"{candidate.finding.code}  {candidate.finding.title}")
-            one, examination = _try_candidate(
+            trial, examination = _try_candidate(
                 candidate,
                 examination,
                 journal,
                 runner,
                 lambda: examine_environment(new_system, compat, request),
             )
-            if one.status is FixStatus.FIXED:
+            if trial.status is FixStatus.FIXED:
                 fixed_codes.add(candidate.finding.code)
-            attempts.append(one)
+            attempts.append(trial)
         recovered = journal.recovered
     observed = None
     if request.deep and fixed_codes and examination.report.prediction.gpu_registered:
@@ -312,7 +312,7 @@ def _apply_activation(
 
 
 def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
-    """Return the prefix of the environment of the requested Python.
+    """Return the prefix (`sys.prefix`) of the requested Python.
 
     Raise UsageError if the Python cannot be queried.
     """
@@ -322,8 +322,7 @@ def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], reques
 def undo_fix(prefix: str, *, force: bool, progress: Progress) -> UndoResult:
     """Undo all changes of fix in an environment.
 
-    Raise JournalError if that is not possible: for example, if somebody else changed the same files and `force` is
-    false.
+    Raise JournalError if that is not possible, for example if the files were changed again later and `force` is false.
     """
     if not Path(prefix, STATE_FOLDER).exists():
         return UndoResult((), 0, ())  # without this, a journal would be created, which may be impossible

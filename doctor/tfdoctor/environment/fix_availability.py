@@ -1,4 +1,4 @@
-"""Decide whether a report can offer `tfdoctor fix`, so that nothing is offered which fix would refuse."""
+"""Decide whether a report offers `tfdoctor fix`. It does not if fix would refuse to run."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def find_offer(report: Report, system: System) -> Offer | None:
 
 
 def find_environment(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
-    """Return the environment to fix, with its links that lead outside; None if no Python answered.
+    """Return the environment to fix, with its outward links; None if the Python could not be queried.
 
-    `kind` is the result of `activation.detect_kind`, and `inherited` that of `activation.list_inherited`.
+    `kind` comes from `activation.detect_kind`, and `inherited` from `activation.list_inherited_variables`.
     """
     environment, python = make_environment(report, kind, inherited), value_of(report.facts.python)
     if environment is None or environment.refusal or python is None:

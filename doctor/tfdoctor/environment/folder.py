@@ -1,10 +1,10 @@
 """tfdoctor's folder in an environment, its lock, and atomic file changes.
 
-An unfinished file has a predictable name here (`get_unfinished_path`), so that the next run finds it if this process is
-killed: fix removes it, and install overwrites it. Files that the user names are written by `system/writing.py` instead,
-which uses a random name.
+An unfinished file has a predictable name (`get_unfinished_path`). If this process is killed, the next run finds the file:
+fix removes it, and install overwrites it. Files that the user names are written by `system/writing.py` instead, which
+uses a random name.
 
-Paths may be strings, because an environment has about 40,000 files with names that need not be UTF-8.
+Paths may be strings: an environment has about 40,000 files, and their names may not be valid UTF-8.
 """
 # ruff: noqa: PTH105, PTH108, PTH120
 
@@ -52,16 +52,16 @@ def is_folder(path: str) -> bool:
 
 
 def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Return (link, target) of the links in an environment that lead to folders outside it.
+    """Return (link, target) for each link in an environment that leads to a folder outside it.
 
-    `sites` are its site-packages folders. These, their parent folders in the environment, and all their subfolders are
-    searched. Changes behind such a link would not be recorded in the history. Unreadable folders are skipped.
+    `sites` are the site-packages folders. They are searched recursively, and their parent folders in the environment are
+    checked. The history would not record changes behind such a link. Unreadable folders are skipped.
     """
     real_prefix = os.path.realpath(prefix)
     links = {}
 
     def check_folder(path: str) -> bool:
-        """Return whether a path is a real folder, to be searched. Record it if it is a link that leads outside."""
+        """Return whether a path is a folder and not a link. Record a link that leads outside."""
         if is_folder(path):
             return True
         real_path = os.path.realpath(path)
@@ -83,7 +83,7 @@ def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, 
 
 
 def fsync(path: str) -> None:
-    """Sync a file, or the entries of a folder, to the disk. Raise OSError if that fails, or if the path is a link."""
+    """Sync a file, or the entries of a folder, to the disk. Raise OSError if that fails or it is a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(handle)
@@ -147,9 +147,9 @@ def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
 
 
 def give_to_owner_of_folder(path: str) -> None:
-    """If this process is root, give a path that root owns to the owner of its folder.
+    """If this process is root, change the owner of a path from root to the owner of its folder.
 
-    For a link the link itself is changed, not its target. Errors are ignored.
+    A link is changed itself, not its target. Errors are ignored.
     """
     if os.geteuid() != 0:
         return
@@ -174,10 +174,10 @@ def remove(path: str | Path) -> None:
 def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], None]) -> int:
     """Lock a file and return its file descriptor.
 
-    `make_folder` creates the folder of the file. Another process that releases the lock may delete the file and its
-    folder; then both are created again. `on_wait` is called once, with the descriptor, before waiting for another
-    process. Child processes that inherit the descriptor hold the lock until they end. Raise OSError if the file cannot
-    be created or locked, or Error on Windows.
+    `make_folder` creates the folder of the file. If another process deletes the file and its folder when it releases the
+    lock, both are created again. `on_wait` is called once, with the descriptor, before waiting for another process.
+    Child processes that inherit the descriptor hold the lock until they end. Raise OSError if the file cannot be created
+    or locked, or Error on Windows.
     """
     if os.name != "posix":  # pragma: no cover - Windows
         raise Error("Environments can be changed on Linux and macOS only.")

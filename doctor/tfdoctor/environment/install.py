@@ -1,8 +1,8 @@
 """Install a planned option into a virtual environment, in steps that a later run can resume.
 
 The versions and hashes of all files are locked in compat/locks. If the user's requirements need other versions of some
-packages, uv or pip resolves them (resolution.py) before TensorFlow and CUDA are downloaded. The environment's Python
-does not start until the installation is complete (install_state.py).
+packages, uv or pip resolves them (resolution.py) before TensorFlow and CUDA are downloaded. Until the installation is
+complete, the environment's Python refuses to start (install_state.py).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ __all__ = [
 NO_LOCK_REASON = "it is not among the combinations that were pinned and tested"
 _TOOLS_STEP, _RESOLVE_STEP, _PACKAGES_STEP = "tools", "resolve", "packages"
 _LOCKED_FILE, _HASHED_FILE, _UNHASHED_FILE = "locked.txt", "requirements.txt", "addresses.txt"
-"""The files in `.tfdoctor` to which the resolution is saved: locked lines, other lines with hashes, lines without."""
+"""The files in `.tfdoctor` that save the resolution: locked lines, other lines with hashes, lines without a hash."""
 
 
 class NoLockError(Error):
@@ -107,7 +107,7 @@ class InstallRequest:
     folder: Path
     """The absolute path of the environment."""
     base: str
-    """The base interpreter: a path, or a version for uv to find or download."""
+    """The base interpreter: a path, or a version that uv finds or downloads."""
     version: str
     """The version of the base interpreter: `"3.11.7"`, or `"3.11"` if the patch release is not known."""
     uv: str | None
@@ -133,13 +133,13 @@ class InstallRequest:
     def can_resolve_first(self) -> bool:
         """Whether the requirements can be resolved before the installation.
 
-        pip can do that from 22.2, which requires Python 3.7.
+        pip can since 22.2 (`pip install --dry-run`), which requires Python 3.7.
         """
         return self.uv is not None or versions.is_at_least(self.option.python, "3.7")
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The values that identify the plan: an unfinished installation of another plan is not resumed."""
+        """The values that identify the plan. An unfinished installation is resumed only if they are the same."""
         text = "\n".join((*self.requirements, *(f"-c {line}" for line in self.constraints)))
         return {
             "tensorflow": self.option.tensorflow,
@@ -152,7 +152,7 @@ class InstallRequest:
 
     @property
     def installer(self) -> Installer:
-        """The installer: uv, or the environment's own pip."""
+        """The installer: uv, or pip in the environment."""
         python = str(self.folder / "bin" / "python")
         if self.uv is not None:
             return Installer("uv", python, (self.uv, "pip"), list_uv_options(self.env))
@@ -168,11 +168,11 @@ class InstallResult:
     was_resumed: bool
     """Whether the installation continued that of an earlier run."""
     was_complete: bool
-    """Whether the environment was complete already, so that nothing was installed."""
+    """Whether the environment was already complete, so that nothing was installed."""
     request: InstallRequest | None = None
     """The request with its resolution.
 
-    None if the environment was complete and the user had no requirements, or if their resolution cannot be read.
+    None if the environment was already complete, and the user has no requirements or their resolution cannot be read.
     """
 
 
@@ -223,10 +223,7 @@ class _Step:
 
 
 def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
-    """Return the steps of an installation.
-
-    Until the requirements are resolved, the commands of later steps are preliminary.
-    """
+    """Return the steps of an installation. Later ones may change until the requirements are resolved."""
     option, installer = request.option, request.installer
     state_folder = request.folder / STATE_FOLDER
     index = _list_index_options(request)
@@ -272,10 +269,7 @@ def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
 
 
 def _make_requirements_step(request: InstallRequest, state_folder: Path) -> _Step:
-    """Return the step that installs the user's requirements.
-
-    If they cannot be resolved first, the installer resolves them in this step.
-    """
+    """Return the step that installs the user's requirements, and resolves them if it was not done."""
     index, resolution = _list_index_options(request), request.resolution
     if not request.can_resolve_first:
         arguments = [
@@ -316,7 +310,7 @@ def _list_index_options(request: InstallRequest) -> tuple[str, ...]:
 
 
 def _write_requirements(request: InstallRequest) -> None:
-    """Write the constraints and requirements for an installer that cannot resolve beforehand."""
+    """Write the constraints and requirements to files, for an installer that cannot resolve them first."""
     state_folder = request.folder / STATE_FOLDER
     constraints = (*request.locks.pins, *request.constraints)
     for name, lines in (("constraints.txt", constraints), (_HASHED_FILE, request.requirements)):
@@ -363,7 +357,7 @@ def list_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]],
 
 
 def get_requires(option: Option) -> tuple[str, ...]:
-    """Return the known requirements of the TensorFlow wheel."""
+    """Return the requirements of the TensorFlow wheel that the compat data has recorded."""
     return option.release.requires
 
 
@@ -400,11 +394,10 @@ def list_locked_lines(path: Path) -> tuple[str, ...]:
 def resolve_requirements(
     request: InstallRequest, on_line: Callable[[str], None] | None = None
 ) -> ResolvedPackages:
-    """Resolve the requirements in a temporary folder, without installing anything.
+    """Resolve the requirements in a temporary folder, as an installation does, and install nothing.
 
-    The result is that of an installation. If pip resolves, a temporary environment with the locked pip is created
-    first. Raise NoSolutionError if the requirements have no solution, or InstallFailedError if the resolver could not
-    run.
+    If pip resolves, a temporary environment with the locked pip is created first. Raise NoSolutionError if the
+    requirements have no solution, or InstallFailedError if the resolver cannot run.
     """
     env = make_child_environment(request.env)
 
@@ -443,7 +436,7 @@ def _resolve_request(
 
 
 def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> InstallRequest | None:
-    """Return the request with the resolution that an earlier run saved; None if there is none that can be read."""
+    """Return the request with the resolution that an earlier run saved; None if it cannot be read."""
     try:
         unchanged, hashed, unhashed = (
             tuple((locked_folder.folder / STATE_FOLDER / name).read_text(encoding="utf-8").splitlines())
@@ -464,11 +457,11 @@ def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> In
 def install_environment(request: InstallRequest, progress: Progress) -> InstallResult:
     """Install the environment, or resume an unfinished installation; do nothing if it is complete.
 
-    Raise LockedFolderError or UsageError if the folder cannot be used, and InstallFailedError if a step fails. Then the
-    environment is kept for a later run. It is removed only if it has no Python yet, or if the requirements have no
-    solution.
+    Raise LockedFolderError or UsageError if the folder cannot be used, and InstallFailedError if a step fails. A later
+    run can continue after a failure, so the environment is removed only if it has no Python yet or if the requirements
+    have no solution.
     """
-    started = time.monotonic()
+    start_time = time.monotonic()
     folder_text = clean_line(str(request.folder))
 
     def show_wait() -> None:
@@ -476,7 +469,7 @@ def install_environment(request: InstallRequest, progress: Progress) -> InstallR
 
     locked_folder = LockedFolder.acquire(request.folder, request.option.python, on_wait=show_wait)
     try:
-        return _install_locked(request, locked_folder, progress, started)
+        return _install_locked(request, locked_folder, progress, start_time)
     except InstallFailedError as error:
         progress.failed("", error.output)
         raise
@@ -510,7 +503,7 @@ def _install_locked(
             if is_same_plan
             else f"{folder_text} is unfinished, and of another plan ({_describe_record(previous_record)}): it is rebuilt."
         )
-    if "venv" in finished_steps and not _python_starts(request, locked_folder):
+    if "venv" in finished_steps and not _has_working_python(request, locked_folder):
         finished_steps = ()
     if _RESOLVE_STEP in finished_steps:
         resolved_request = _load_resolution(request, locked_folder)
@@ -547,7 +540,7 @@ def _install_locked(
 
 
 def _list_finished_steps(request: InstallRequest, record: Record) -> tuple[str, ...]:
-    """Return the names of the finished steps, up to the first unfinished one. All later steps run again."""
+    """Return the names of the steps that are finished, up to the first that is not. Later steps run again."""
     finished = []
     for step in _plan_steps(request):
         if step.name not in record.steps:
@@ -595,9 +588,9 @@ def _run_all_steps(
 
 
 def describe_changes(request: InstallRequest) -> tuple[str, ...]:
-    """Return one line for each difference between the resolution and the lock; empty if there is no resolution yet.
+    """Return one line for each package that differs from the lock, or one line if none does.
 
-    If they do not differ, the only line says so.
+    Return an empty tuple if the requirements are not resolved yet.
     """
     if request.resolution is None:
         return ()
@@ -617,7 +610,7 @@ def describe_changes(request: InstallRequest) -> tuple[str, ...]:
 
 
 def _describe_record(record: Record) -> str:
-    """Return the TensorFlow and the Python of a record, for messages."""
+    """Return the TensorFlow and Python versions of a record, for messages."""
 
     def format_field(name: str) -> str:
         return clean_line(str(record.plan.get(name, "?")), limit=40)
@@ -625,7 +618,7 @@ def _describe_record(record: Record) -> str:
     return f"TensorFlow {format_field('tensorflow')} on Python {format_field('python')}"
 
 
-def _python_starts(request: InstallRequest, locked_folder: LockedFolder) -> bool:
+def _has_working_python(request: InstallRequest, locked_folder: LockedFolder) -> bool:
     """Return whether the unfinished environment's Python runs and has the required version."""
     required = request.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -639,7 +632,7 @@ def _python_starts(request: InstallRequest, locked_folder: LockedFolder) -> bool
 
 
 def make_install_sizes(request: InstallRequest) -> InstallSizes:
-    """Return the sizes of the installation and its folders, as far as the plan states them."""
+    """Return the sizes of the installation according to the compat data, and the folders that it uses."""
     option, cuda_set = request.option, request.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}
     wheels |= {wheel.name: wheel.unpacked for wheel in cuda_set.wheels} if cuda_set is not None else {}
@@ -655,38 +648,38 @@ def make_install_sizes(request: InstallRequest) -> InstallSizes:
     )
 
 
-def _remove_incomplete(site: Path) -> None:
-    """Remove the metadata of distributions that a killed installer left incomplete, so that they are installed again.
+def _remove_incomplete(site_packages: Path) -> None:
+    """Remove the metadata of incomplete distributions, so that they are installed again.
 
-    uv and pip write the list of files (RECORD) before the files are complete. A distribution is therefore complete only
+    uv and pip write the list of files (RECORD) before all files are written. A distribution is therefore complete only
     if all listed files exist with the listed sizes.
     """
-    for folder in sorted(site.glob("*.dist-info")):
-        if not _is_complete(site, folder):
-            remove(folder)
-    for leftover in site.glob("~*"):  # pip renames a folder that it is removing to such a name
+    for dist_info in sorted(site_packages.glob("*.dist-info")):
+        if not _is_complete(site_packages, dist_info):
+            remove(dist_info)
+    for leftover in site_packages.glob("~*"):  # pip renames a folder to ~… before it removes it
         remove(leftover)
 
 
-def _is_complete(site: Path, folder: Path) -> bool:
+def _is_complete(site_packages: Path, dist_info: Path) -> bool:
     """Return whether every file in a distribution's RECORD is installed."""
     try:
-        with (folder / "RECORD").open(encoding="utf-8", newline="") as stream:
+        with (dist_info / "RECORD").open(encoding="utf-8", newline="") as stream:
             rows = [row for row in csv.reader(stream) if row]
-        if not any(row[0] == f"{folder.name}/INSTALLER" for row in rows):
-            return False  # the RECORD of the wheel, which the installer has not replaced yet
-        return all(_is_file_installed(site, row) for row in rows)
+        if not any(row[0] == f"{dist_info.name}/INSTALLER" for row in rows):
+            return False  # this is still the RECORD from the wheel: the installer adds itself at the end
+        return all(_is_file_installed(site_packages, row) for row in rows)
     except (OSError, ValueError, csv.Error):
         return False
 
 
-def _is_file_installed(site: Path, row: Sequence[str]) -> bool:
+def _is_file_installed(site_packages: Path, row: Sequence[str]) -> bool:
     """Return whether the file of a RECORD row (path, hash, size) exists and has that size.
 
     A missing .pyc file counts as present, and an empty size matches every size.
     """
     try:
-        status = os.stat(f"{site}/{row[0]}")  # noqa: PTH116 - there are tens of thousands of files
+        status = os.stat(f"{site_packages}/{row[0]}")  # noqa: PTH116 - there are tens of thousands of files
     except OSError:
         return row[0].endswith(".pyc")
     return len(row) < 3 or not row[2] or status.st_size == int(row[2])

@@ -1,8 +1,8 @@
-"""The state of an installation: its lock, its finished steps, and the block until it is complete.
+"""The state of an installation: its lock, its finished steps, and the block while it is incomplete.
 
-The folder `.tfdoctor` in the environment contains a lock, which one process at a time holds, and `install.json`, which
-records the plan and the finished steps. While the environment is unfinished, a `.pth` file in site-packages makes its
-Python exit with a message at every start. Its activate scripts print the same message.
+The folder `.tfdoctor` in the environment contains a lock file, and `install.json`, which records the plan and the
+finished steps. While the environment is unfinished, a `.pth` file in site-packages makes its Python print a message and
+exit. Its activate scripts print the same message.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECORD_FILE, LOCK_FILE, SAVED_SCRIPTS_FOLDER, TEMPORARY_FOLDER = (
     "tmp",
 )
 INSTALLING_VARIABLE = "TFDOCTOR_INSTALLING"
-"""The variable that the installing processes have: only they can start the Python of an unfinished environment."""
+"""The variable that is set for installers: with it, the Python of an unfinished environment starts."""
 GUARD_FILE = "_tfdoctor_unfinished.pth"
 """The `.pth` file that blocks the environment's Python.
 
@@ -45,7 +45,7 @@ Such files run in the order of their names, and this name sorts before `distutil
 """
 UNFINISHED_MARK = "tfdoctor: this environment is unfinished"
 """The text that identifies a blocked activate script."""
-# Folders of the system, which are never made an environment.
+# System folders that must not become an environment.
 _FORBIDDEN_FOLDERS = frozenset(
     {"/", "/bin", "/boot", "/etc", "/home", "/lib", "/opt", "/sbin", "/srv", "/usr", "/usr/local"}
 )
@@ -133,7 +133,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Return whether a folder is empty except for the files that an installation creates before its first record."""
+    """Return whether a folder has only those files that are created before the first record."""
     if any(name != STATE_FOLDER for name in os.listdir(folder)):  # noqa: PTH208
         return False
     state_folder = folder / STATE_FOLDER
@@ -157,21 +157,21 @@ class LockedFolder:
 
     @classmethod
     def acquire(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> LockedFolder:
-        """Lock the folder, which is created if it is missing.
+        """Lock the folder. It is created if it does not exist.
 
         `minor` is the Python version, such as `"3.11"`. `on_wait` is called once if another process holds the lock.
         Raise UsageError if the folder cannot be used, or LockedFolderError if it cannot be created.
         """
         is_new = True
 
-        def make() -> None:
+        def make_folder() -> None:
             nonlocal is_new
             check_folder(folder)
             is_new = not folder.exists()
             (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
         try:
-            descriptor = lock(f"{folder}/{STATE_FOLDER}/{LOCK_FILE}", make, lambda _: on_wait())
+            descriptor = lock(f"{folder}/{STATE_FOLDER}/{LOCK_FILE}", make_folder, lambda _: on_wait())
         except OSError as error:
             msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
             raise LockedFolderError(msg, hint="Name another folder with --into DIR.") from error
@@ -179,7 +179,7 @@ class LockedFolder:
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor of the lock. Child processes that inherit it keep the folder locked until they end."""
+        """The file descriptor of the lock. Child processes that inherit it keep the lock until they end."""
         return self._lock
 
     def release(self) -> None:
@@ -220,9 +220,9 @@ class LockedFolder:
     # ------------------------------------------------------------ blocking
 
     def block(self) -> None:
-        """Block the environment, so that only the installing processes can start its Python.
+        """Block the environment, so that only the installers can start its Python.
 
-        May be called again, to block activate scripts that were created since.
+        Call it again after creating the virtual environment, to block the new activate scripts.
         """
         self.site_packages.mkdir(parents=True, exist_ok=True)
         guard = self.site_packages / GUARD_FILE
@@ -236,7 +236,7 @@ class LockedFolder:
                 continue
             saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER
             saved_folder.mkdir(exist_ok=True)
-            # Both names must be on the disk before the script in bin is replaced.
+            # The copy must be on the disk before the script in bin is replaced.
             write(saved_folder / script.name, script.read_bytes())
             write(script, text.encode())
 
@@ -255,8 +255,8 @@ class LockedFolder:
     def finish(self, record: Record) -> None:
         """Unblock the environment and record it as finished.
 
-        The activate scripts are restored first, and the block of the Python is removed last, so that a killed call can
-        be repeated.
+        The activate scripts are restored first, and the `.pth` file is removed after the record is written, so that
+        another run can finish this if the process is killed.
         """
         saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER
         saved_scripts = sorted(saved_folder.iterdir()) if saved_folder.is_dir() else []
@@ -280,7 +280,7 @@ class LockedFolder:
     # ------------------------------------------------------------ removal
 
     def clear(self) -> None:
-        """Remove everything except the record, the saved resolution and the lock. The bin folder is removed first."""
+        """Remove everything but the record, the resolution and the lock, beginning with the bin folder."""
         paths = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != STATE_FOLDER]  # noqa: PTH208
         paths.sort(key=lambda path: path.name != "bin")
         for path in [
@@ -314,7 +314,7 @@ class LockedFolder:
 
 
 def _make_refusal_script(name: str) -> str | None:
-    """Return the text of a blocked activate script; None if its shell is not known."""
+    """Return the text that replaces an activate script; None if its shell is not known."""
     message = _BLOCKED_MESSAGE.replace("`", "'")
     suffix = name.lower().partition(".")[2]
     sh_command = f'echo "{message}" >&2\n'

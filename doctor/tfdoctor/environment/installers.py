@@ -1,7 +1,7 @@
-"""Find and run the installers that change a Python environment: uv, or the environment's own pip.
+"""Find and run the installers that change a Python environment: uv, or pip in the environment.
 
-The last lines of their output are kept to explain a failure. The user's pip settings, such as an index or a
-certificate, are passed to uv as well, because uv does not read pip's configuration.
+The last lines of their output explain a failure. The user's pip settings, such as an index or a certificate, are passed
+to uv, because it does not read pip's configuration.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 VERSION_TIMEOUT_S = 60.0
-"""The time limit in seconds for a program to print its version."""
+"""The time limit in seconds for a short test command, such as `pip --version`."""
 KILL_DELAY_S, TERM_DELAY_S = 10.0, 4.0
-"""The times in seconds after SIGINT at which a program receives SIGKILL, and SIGTERM."""
-_MAX_KEPT_LINES = 60
-"""The number of output lines that are kept, counted from the end."""
+"""The seconds after SIGINT at which a program that still runs receives SIGKILL, and before that SIGTERM."""
+_MAX_OUTPUT_LINES = 60
+"""The number of output lines that are stored: the last ones."""
 _MAX_LINE_BYTES = 4000
-"""The largest number of bytes of an output line that are kept."""
+"""The number of bytes after which an output line is cut."""
 _REMOVED_VARIABLES = (
     "CONDA_PREFIX",
     "PIP_DRY_RUN",
@@ -94,7 +94,7 @@ class Installer:
     options: tuple[str, ...] = ()
     """Options of every install command: pip's settings for which uv has no variable (see `list_uv_options`)."""
     setup_command: tuple[str, ...] = ()
-    """The command that first installs pip; empty if pip is not missing."""
+    """The command that installs pip first; empty if pip is installed."""
 
     def make_install_command(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """Return the install command. `arguments` are options and requirements that both uv and pip accept."""
@@ -120,7 +120,7 @@ class InstallFailedError(Error):
     ) -> None:
         super().__init__(message, hint=hint)
         self.output: tuple[str, ...] = tuple(output)
-        """The last lines of its output, without control characters and passwords."""
+        """The last lines of the installer's output, without control characters and passwords."""
         self.has_no_solution = unsolved
         """Whether the resolver ran and found no solution."""
 
@@ -129,7 +129,7 @@ class InstallFailedError(Error):
 
 
 def find_uv(env: Mapping[str, str]) -> str | None:
-    """Return the path of uv; None if it is not on PATH or does not run, as a shim without a program."""
+    """Return the path of uv; None if it is not on PATH or does not run, like a shim without the program."""
     path = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
     return path if path is not None and can_run((path, "--version"), env) else None
 
@@ -137,12 +137,12 @@ def find_uv(env: Mapping[str, str]) -> str | None:
 def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, str]) -> Installer:
     """Return uv if it is on PATH and supports the Python, else the environment's pip.
 
-    If pip is missing but ensurepip is not, the result has the command that installs pip. `prefer` is `"uv"` or `"pip"`
-    to accept only that installer, or None for both. Raise InstallFailedError if no installer is found.
+    If pip is missing but ensurepip is not, `setup_command` of the result installs pip. If `prefer` is `"uv"` or `"pip"`,
+    only that installer is accepted. Raise InstallFailedError if no installer is found.
     """
     if prefer in (None, "uv"):
         uv = find_uv(env)
-        # `pip list` makes uv query the interpreter, so it fails for one that uv does not support (2.7).
+        # `uv pip list` queries the interpreter, so it fails for a version that uv does not support (2.7).
         if uv is not None and can_run((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
             return Installer("uv", python, (uv, "pip"), options=list_uv_options(env))
         if prefer == "uv":
@@ -178,8 +178,8 @@ def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
 def make_child_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for an installer.
 
-    Variables that would make it use another environment are removed. pip's settings are passed to uv as variables, so
-    that the password of an index never appears on a command line.
+    Variables that would make it use another environment are removed. uv gets pip's settings as variables, so that the
+    password of an index never appears on a command line.
     """
     child_env = {
         name: text
@@ -203,7 +203,7 @@ def make_child_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def list_uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return uv's options for pip settings that uv has no variable for; empty if the user set uv's own index."""
+    """Return uv's options for pip settings without a uv variable; empty if an index is set for uv."""
     if any(env.get(name) for name in _UV_INDEX_VARIABLES):
         return ()
     value = _load_pip_settings(env).get("no-index", "").strip().lower()
@@ -221,7 +221,7 @@ _UV_INDEX_VARIABLES = (
 
 
 def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return pip's settings as uv's variables, without the indexes if the user set uv's own."""
+    """Return pip's settings as variables for uv, without the indexes if the user set an index for uv."""
     settings = _load_pip_settings(env)
     variables: dict[str, str] = {}
     if not any(env.get(name) for name in _UV_INDEX_VARIABLES):
@@ -229,7 +229,7 @@ def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
             variables["UV_DEFAULT_INDEX"] = settings["index-url"].split()[0]
         if settings.get("extra-index-url"):
             variables["UV_INDEX"] = " ".join(settings["extra-index-url"].split())
-            variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # as pip: all indexes count as one
+            variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # search all indexes, like pip
         if settings.get("find-links"):
             variables["UV_FIND_LINKS"] = ",".join(settings["find-links"].split())
     if settings.get("trusted-host"):
@@ -282,7 +282,7 @@ def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _list_pip_config_files(env: Mapping[str, str]) -> list[Path]:
-    """Return the paths of pip's configuration files, of which each overrides the previous ones."""
+    """Return the paths of pip's configuration files. Each file overrides those before it."""
     if env.get("PIP_CONFIG_FILE") == os.devnull:
         return []
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
@@ -315,9 +315,9 @@ def run_installer(
 ) -> None:
     """Run an installer to its end. Raise InstallFailedError if it fails.
 
-    Each output line is passed to `on_line`. With `inherit` the installer writes directly to standard error, and no
-    output is kept. The file descriptors in `pass_fds` stay open in the installer, so that it holds a lock until it
-    ends, even if this process is killed.
+    Each output line is passed to `on_line`. With `inherit` the installer writes directly to standard error, and its
+    output is not recorded. The file descriptors in `pass_fds` stay open in the installer, so that it holds a lock until
+    it ends, even if this process is killed.
 
     The installer runs in its own session, so that Ctrl-C reaches only this process. An exception in this process stops
     the installer and its children.
@@ -335,10 +335,9 @@ def run_installers(
 ) -> None:
     """Run independent installers at the same time, with the parameters of `run_installer`.
 
-    If one fails, the others are stopped, and InstallFailedError is raised. If the reason is that files were removed
-    from uv's cache, all run once more without the cache. uv does not notice such missing files for wheels of an index
-    that is a folder, and `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is not known,
-    so they run only once.
+    If one fails, the others are stopped, and InstallFailedError is raised. If it fails because files are missing in uv's
+    cache, all run once more without the cache. uv does not notice missing files of wheels from an index that is a folder,
+    and `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is unknown, so there is no retry.
     """
     processes: list[_Process] = []
     try:
@@ -397,7 +396,7 @@ class _Process:
         except OSError as error:
             msg = f"{name} could not be started: {error.strerror or error}."
             raise InstallFailedError(msg, hint=clean_line(str(command[0]))) from error
-        return cls(name, process, collections.deque(maxlen=_MAX_KEPT_LINES))
+        return cls(name, process, collections.deque(maxlen=_MAX_OUTPUT_LINES))
 
     def check(self) -> None:
         """Raise InstallFailedError if the installer failed."""
@@ -405,7 +404,7 @@ class _Process:
             raise _make_failure_error(self.name, self.process.returncode, tuple(self.lines))
 
     def process_output(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
-        """Record a chunk of output, and pass its complete lines to `on_line`. An empty chunk marks the end."""
+        """Store the complete lines, and pass them to `on_line`. An empty chunk ends the output."""
         *complete_lines, self.partial_line = re.split(rb"[\r\n]+", self.partial_line + chunk)
         self.partial_line = self.partial_line[:_MAX_LINE_BYTES]
         if not chunk:
@@ -426,7 +425,7 @@ _DRAIN_TIMEOUT_S = 1.0
 
 
 def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] | None) -> Iterator[_Process]:
-    """Yield each process when it ends, and read the output of all processes until then."""
+    """Yield each process when it ends. Meanwhile, read the output of all processes."""
     unfinished = list(processes)
     while unfinished:
         pipes = {
@@ -442,7 +441,7 @@ def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] 
             pipes[pipe].process_output(chunk, on_line)
             if not chunk:
                 pipes[pipe].process.wait()
-                _kill_group(pipes[pipe].process.pid)  # stop the children that a killed program left
+                _kill_group(pipes[pipe].process.pid)  # a killed program may have left child processes
                 unfinished.remove(pipes[pipe])
                 yield pipes[pipe]
         for child in [] if ready else list(unfinished):
@@ -473,13 +472,10 @@ def _strip_credentials(text: str) -> str:
 
 
 def _stop_all(processes: Sequence[_Process]) -> None:
-    """Stop processes and their children, and wait until they have ended.
-
-    They receive SIGINT, then SIGTERM, and at last SIGKILL.
-    """
+    """Stop processes and their children with SIGINT, SIGTERM and SIGKILL, and wait for their end."""
     alive = [child for child in processes if child.process.poll() is None]
     with hold_signals() as interrupts:
-        # A process may ignore SIGINT, for example if it was started as a background job. A second Ctrl-C ends the wait.
+        # SIGTERM follows because a process may ignore SIGINT, for example as a background job. Ctrl-C skips the wait.
         for signal_number, seconds in (
             (signal.SIGINT, TERM_DELAY_S),
             (signal.SIGTERM, KILL_DELAY_S - TERM_DELAY_S),
@@ -492,7 +488,7 @@ def _stop_all(processes: Sequence[_Process]) -> None:
                 and any(child.process.poll() is None for child in alive)
             ):
                 _discard_output(alive)
-        # The children are killed too: a build that ignores SIGINT must not go on changing the environment.
+        # The whole process group is killed: a build that ignores SIGINT must not go on changing the environment.
         _signal_groups(alive, signal.SIGKILL)
         for child in processes:
             child.process.wait()
@@ -502,9 +498,9 @@ def _stop_all(processes: Sequence[_Process]) -> None:
 
 
 def _kill_group(group: int) -> bool:
-    """Kill a process group; return whether it still had a process.
+    """Kill a process group, and return whether it still had a process.
 
-    Call it until it returns False: the processes may not be our children, so that they cannot be waited for.
+    Call it until it returns False: this process cannot wait for processes that are not its children.
     """
     try:
         os.killpg(group, signal.SIGKILL)
@@ -530,6 +526,7 @@ def _discard_output(processes: Sequence[_Process]) -> None:
 # ---------------------------------------------------------------- reasons for failures
 
 
+# Messages of pip and uv. The error numbers 28 and 122 are ENOSPC and EDQUOT, and 13 is EACCES.
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|[Ee]rrno 28\b|os error (?:28|122)\b")
 _HASH_MISMATCH = re.compile(
     r"DO NOT MATCH THE HASHES|Hash mismatch|hash-mismatch|hashes? (?:do|does) not match", re.IGNORECASE
@@ -561,8 +558,8 @@ _CONFLICT = re.compile(
 _PERMISSION_DENIED = re.compile(r"Permission denied|[Ee]rrno 13\b|os error 13\b|Read-only file system")
 _EXTERNALLY_MANAGED = re.compile(r"externally[- ]managed")
 
-# The pattern, the reason and the hint for each known failure. A reason that may follow from another one comes later:
-# if pip cannot reach the index, it reports in the end that it found no distribution.
+# The pattern, the reason and the hint for each known failure. The first match counts, so causes come before their
+# effects: if pip cannot reach the index, its last message is that it found no distribution.
 _REASONS = (
     (_DISK_FULL, "the disk is full", "Free some space, or name a folder on another file system."),
     (
@@ -607,7 +604,7 @@ _ERROR_WORDS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|Ã
 
 
 def _make_failure_error(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedError:
-    """Return the error for a failed installer, with the first known reason that its output shows.
+    """Return the error for a failed installer, with the first of `_REASONS` that its output matches.
 
     `status` is its exit status, or minus the number of the signal that ended it.
     """

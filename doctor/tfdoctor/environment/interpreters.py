@@ -20,8 +20,8 @@ START_TIMEOUT_S = 15.0
 """The time limit in seconds for a Python to start and answer."""
 MAX_PYTHONS = 60
 """The largest number of Pythons that are queried."""
-_OLDEST, _NEWEST = 6, 30
-"""The lowest and the highest minor version of Python 3 that are searched by name."""
+_MIN_MINOR, _MAX_MINOR = 6, 30
+"""The range of minor versions of Python 3 that are searched by name (`python3.6` …)."""
 _QUERY_CODE = """\
 import importlib.util, json, os, platform, struct, sys
 base = getattr(sys, "_base_executable", None) or ""
@@ -49,7 +49,7 @@ class Interpreter:
     base_prefix: str
     """The prefix of the base interpreter."""
     can_create_venv: bool
-    """Whether it can create an environment with pip; Debian has the modules for that in a separate package."""
+    """Whether it has venv and ensurepip. In Debian these are in a separate package."""
 
     @property
     def minor(self) -> str:
@@ -60,7 +60,7 @@ class Interpreter:
 def query_interpreter(path: str, system: System) -> Interpreter | None:
     """Return the interpreter at a path; None if it does not run or cannot run TensorFlow.
 
-    TensorFlow's wheels are for 64-bit CPython 3 with the global interpreter lock.
+    TensorFlow's wheels need a 64-bit CPython 3 that is not free-threaded (ABI flag "t").
     """
     python_variables = [name for name in system.env if name.startswith("PYTHON")]
     result = system.run(
@@ -80,16 +80,16 @@ def query_interpreter(path: str, system: System) -> Interpreter | None:
         return None
     if fields.get("implementation") != "CPython" or fields.get("bits") != 64 or "t" in str(fields.get("abi")):
         return None
-    version = str(texts["version"]).partition("+")[0]  # "3.11.2+" was built from a repository
+    version = str(texts["version"]).partition("+")[0]  # "3.11.2+" is a build from the Git repository
     if not versions.is_version(version) or versions.parse_numbers(version)[0] != 3:
         return None
     return Interpreter(str(texts["path"]), version, str(texts["base"]), fields.get("venv") is True)
 
 
 def find_interpreters(system: System) -> tuple[Interpreter, ...]:
-    """Return the Pythons of this machine, each installation once.
+    """Return the interpreters of this machine, each installation once.
 
-    The first one is that of the active environment, or else that of `python3` on PATH.
+    The first is that of the active environment, else `python3` on PATH.
     """
     paths: dict[str, str] = {}
     for path in _iter_paths(system):
@@ -107,7 +107,7 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
 
 
 def _iter_paths(system: System) -> Iterator[str]:
-    """Yield paths where a Python may be: in the active environment, on PATH, and in the folders of pyenv and uv."""
+    """Yield possible paths of Pythons: in the active environment, on PATH, and those of pyenv and uv."""
     env, home = system.env, system.env.get("HOME", "")
     if env.get("VIRTUAL_ENV"):
         yield f"{env['VIRTUAL_ENV']}/bin/python"
@@ -116,7 +116,7 @@ def _iter_paths(system: System) -> Iterator[str]:
     for folder in env.get("PATH", "").split(":"):
         # A shim of pyenv runs one of the versions that are searched below, or fails.
         if folder.startswith("/") and folder != f"{pyenv}/shims":
-            for minor in range(_NEWEST, _OLDEST - 1, -1):
+            for minor in range(_MAX_MINOR, _MIN_MINOR - 1, -1):
                 yield f"{folder}/python3.{minor}"
     data = env.get("XDG_DATA_HOME") or f"{home}/.local/share"
     for root in (f"{pyenv}/versions", env.get("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"):

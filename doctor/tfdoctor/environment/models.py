@@ -27,7 +27,7 @@ class Environment:
     refusal: str = ""
     """The reason why fix must not change the environment, as a sentence; empty if it may."""
     inherited_variables: frozenset[str] = frozenset()
-    """The names of variables from the caller's shell, which no activation script of the environment names."""
+    """The names of variables that no activate script of the environment mentions: they come from the caller's shell."""
     outward_links: tuple[tuple[str, str], ...] = ()
     """(link, target) of the links to folders outside the environment: changes there could not be undone."""
 
@@ -59,7 +59,7 @@ class FixStatus(str, enum.Enum):
     ROLLED_BACK = "rolled-back"
     """The candidate did not improve the report, and was undone."""
     FAILED = "failed"
-    """A step failed, and what it had changed was undone."""
+    """A step failed, and all changes were undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Attempt:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the finding was fixed and the changes kept."""
+        """Whether the finding was fixed."""
         return self.status is FixStatus.FIXED
 
 
@@ -102,7 +102,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """The result of a whole run of fix."""
+    """The result of a run of fix."""
 
     environment: Environment
     attempts: tuple[Attempt, ...]

@@ -1,6 +1,6 @@
 """Check whether requirements have a solution for a Python that is not installed on this machine.
 
-The check runs before an image is built, and uses uv or pip. Nothing is installed or built from source: only metadata is
+The check uses uv or pip, and runs before an image is built. Nothing is installed or built from source: only metadata is
 read from the package index. If the resolver cannot decide (no network, no installer, a package without wheels), the
 result is unknown, not a conflict.
 """
@@ -41,18 +41,19 @@ if TYPE_CHECKING:
 __all__ = ["PrecheckResult", "check_requirements", "find_unmet_pin"]
 
 _HASHES = re.compile(r"\s--hash=\S{1,300}")
+# Messages of uv and pip.
 _NO_WHEELS = re.compile(r"no (?:usable |compatible )?wheels?\b|from source is disabled|only-binary|no-build")
 _NO_NETWORK = re.compile(
     r"(?i)failed to fetch|error sending request|network|NewConnectionError|ConnectionError|ProxyError|timed? ?out|"
     r"name resolution|SSLError|certificate|offline|dns error|Connection (?:refused|broken|aborted)"
 )
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5))
-"""The platforms to name to pip, which accepts exactly these and not the older ones that they include."""
+"""The values of pip's `--platform` option. pip accepts only the tags that are listed, not older compatible ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrecheckResult:
-    """The result of the check; both fields are empty if the requirements have a solution."""
+    """The result of the check. Both fields are empty if the requirements have a solution."""
 
     conflict: str = ""
     """The resolver's explanation of the conflict."""
@@ -61,10 +62,10 @@ class PrecheckResult:
 
 
 def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str) -> str:
-    """Return a clause about the first requirement that a pinned version does not meet; empty if all are met.
+    """Return a clause about the first requirement that a pinned version does not meet, or "".
 
-    `requirements` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. `python` is a version such as
-    `"3.11"`, which is assumed to run on Linux. Nothing is read from an index.
+    `requirements` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. Markers are evaluated for
+    Linux and the Python version `python`, such as `"3.11"`.
     """
     pinned_versions = {}
     for line in pins:
@@ -99,14 +100,14 @@ def check_requirements(
     ca_file: str | None = None,
     proxy: str | None = None,
 ) -> PrecheckResult:
-    """Return whether the requirements have a solution on Linux with glibc.
+    """Find out whether the requirements have a solution on Linux with glibc.
 
     `requirements` and `constraints` are validated lines. `python` is a version such as `"3.11"`. `index`, `ca_file` and
     `proxy` replace the user's settings if they are not None.
     """
-    unmet = find_unmet_pin(requirements, constraints, python)
-    if unmet:
-        return PrecheckResult(conflict=unmet)
+    conflict = find_unmet_pin(requirements, constraints, python)
+    if conflict:
+        return PrecheckResult(conflict=conflict)
     uv = find_uv(env)
     child_env = make_child_environment(env)
     if ca_file is not None:
@@ -138,9 +139,9 @@ def check_requirements(
         return PrecheckResult(unknown_reason="there is neither uv nor pip here that could be asked")
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
-        # pip resolves for another platform only with --target; a dry run writes nothing into that folder
+        # pip requires --target to resolve for another platform. A dry run writes nothing to that folder.
         target_options = () if uv is not None else ("--target", str(folder / "apart"))
-        question = ResolutionRequest(
+        request = ResolutionRequest(
             "",
             (),
             (),
@@ -154,7 +155,7 @@ def check_requirements(
         write_lines(folder / REQUIREMENTS_FILE, requirements)
         write_lines(folder / CONSTRAINTS_FILE, constraints)
         try:
-            run_installer(make_resolver_command(question, folder), env=child_env, on_line=None)
+            run_installer(make_resolver_command(request, folder), env=child_env, on_line=None)
         except InstallFailedError as error:
             return _parse_failure(error, uses_uv=uv is not None)
         except OSError as error:
@@ -170,12 +171,12 @@ def _list_platform_options() -> tuple[str, ...]:
 
 
 def _parse_failure(error: InstallFailedError, *, uses_uv: bool) -> PrecheckResult:
-    """Return the result for a resolver that failed: a conflict only if the output shows one."""
+    """Return the result for a resolver that failed. It is a conflict only if the output shows one."""
     output = "\n".join(error.output)
     if _NO_NETWORK.search(output):
         return PrecheckResult(unknown_reason="the package index was not reached")
     reason = format_reason(error.output) or error.message
-    # pip reports a package without wheels as one that does not exist
+    # pip reports a package without wheels as if it did not exist.
     is_ambiguous = not uses_uv and "conflict" not in output.lower()
     if not error.has_no_solution or is_ambiguous or _NO_WHEELS.search(output):
         return PrecheckResult(unknown_reason=clean_line(reason, limit=300))

@@ -1,8 +1,8 @@
 """Resolve a user's requirements together with a locked TensorFlow, using uv or pip.
 
-The versions of TensorFlow and of NVIDIA's wheels are fixed. The other locked packages keep their versions and hashes
-if the requirements allow it. Nothing is installed, and TensorFlow and CUDA are downloaded only if pip cannot resolve
-the requirements without them.
+The versions of TensorFlow and of NVIDIA's wheels are fixed. The other packages keep their locked versions and hashes if
+the requirements allow it. Nothing is installed. TensorFlow is downloaded only if pip cannot resolve the requirements
+without it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REQUIREMENTS_FILE, CONSTRAINTS_FILE, RESOLVED_FILE, REPORT_FILE = (
     "report.json",
 )
 _MAX_OUTPUT_BYTES = 32_000_000
-"""The largest number of bytes read from a resolver's output file."""
+"""The number of bytes that are read from a resolver's output file."""
 _HASH = re.compile(r"\s--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
 _CUDA_SUFFIX = re.compile(r"-cu[0-9]{2}")
 """The CUDA version in the name of an NVIDIA wheel, such as `nvidia-cudnn-cu12`."""
@@ -60,7 +60,7 @@ _OTHER_TENSORFLOWS = frozenset(
         "nvidia-tensorflow",
     }
 )
-"""Distributions that contain the package `tensorflow`: two of them would overwrite each other's files."""
+"""Distributions that contain the package `tensorflow`. Two of them would overwrite each other's files."""
 
 
 class NoSolutionError(InstallFailedError):
@@ -74,7 +74,7 @@ class ResolutionRequest:
     package: str
     """The TensorFlow distribution: `"tensorflow"`."""
     known_requires: tuple[str, ...]
-    """The known requirements of the TensorFlow wheel. pip can learn the others only by downloading the wheel."""
+    """The recorded requirements of the TensorFlow wheel; pip could read them only by downloading the wheel."""
     lock_lines: tuple[str, ...]
     """The lines of the TensorFlow lock: `name==version --hash=…`."""
     cuda_pins: tuple[str, ...]
@@ -86,10 +86,7 @@ class ResolutionRequest:
     resolver_command: tuple[str, ...]
     """The start of the resolver's command: `("/…/uv", "pip")` or `("/…/python", "-m", "pip")`."""
     python_options: tuple[str, ...]
-    """uv's options for the target Python: `("--python", "/…/python")`.
-
-    Empty for pip, because the target Python runs it.
-    """
+    """uv's options for the target Python: `("--python", "/…/python")`; empty for pip, which the target Python runs."""
     index_options: tuple[str, ...]
     """Options that select the package index."""
 
@@ -112,22 +109,19 @@ class PinChange:
     locked: str | None
     """The version in the lock; None if the lock does not contain the package."""
     chosen: str | None
-    """The resolved version or address; None if the package is no longer needed."""
+    """The resolved version or URL; None if the package is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPackages:
-    """The result of a resolution by uv or pip: requirement lines to install with `--no-deps`.
-
-    NVIDIA's wheels are not included.
-    """
+    """The result of a resolution: requirement lines to install with `--no-deps`, without NVIDIA's wheels."""
 
     unchanged: tuple[str, ...]
     """Lines copied from the lock."""
     hashed: tuple[str, ...] = ()
     """Lines for packages or versions that are not in the lock: `name==version --hash=…`."""
     unhashed: tuple[str, ...] = ()
-    """Lines without a known hash: repository addresses, and packages from an index that publishes no hashes."""
+    """Lines without a known hash: repository URLs, and packages from an index that publishes no hashes."""
 
     def compare_with_lock(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
         """Return the packages that differ from the lines of a lock, sorted by name."""
@@ -142,26 +136,25 @@ class ResolvedPackages:
 
 
 def _split_name_version(line: str) -> tuple[str, str]:
-    """Split a requirement line into the normalized name and the version or address.
+    """Split a requirement line into the normalized name and the version or URL; "?" if it has neither.
 
-    The line is `name==version --hash=…`, `name==version ; marker` or `name @ address`. The second item is "?" if the
-    line has neither a version nor an address.
+    The line is `name==version --hash=…`, `name==version ; marker` or `name @ URL`.
     """
     requirement = line.split(" --hash=", 1)[0].split(" ;", 1)[0].strip()
     name, equals, version = requirement.partition("==")
     if equals and "@" not in name:
         return canonicalize_name(name.partition("[")[0].strip()), version.strip()
-    name, _, address = requirement.partition("@")
-    return canonicalize_name(name.partition("[")[0].strip()), address.strip() or "?"
+    name, _, url = requirement.partition("@")
+    return canonicalize_name(name.partition("[")[0].strip()), url.strip() or "?"
 
 
 # ---------------------------------------------------------------- resolving
 
 
 def make_resolver_command(request: ResolutionRequest, folder: Path) -> tuple[str, ...]:
-    """Return the resolver's command, which reads its input files in `folder` and writes its output there.
+    """Return the command that runs the resolver with the input and output files in `folder`.
 
-    The command is the same for every attempt; only the content of the input files differs.
+    All attempts use the same command with different contents of the input files.
     """
     constraints_path, requirements_path = str(folder / CONSTRAINTS_FILE), str(folder / REQUIREMENTS_FILE)
     if request.uses_uv:
@@ -199,9 +192,9 @@ def resolve(
 ) -> ResolvedPackages:
     """Resolve the requirements of a request, and return the lines to install.
 
-    `folder` is an empty folder for the resolver's files. `run` runs a command to its end, and raises InstallFailedError
-    if the command fails. Raise NoSolutionError with the resolver's reason if the requirements have no solution, or
-    InstallFailedError if the resolver could not run.
+    `folder` is an empty folder for the resolver's files. `run_command` runs a command to its end, and raises
+    InstallFailedError if it fails. Raise NoSolutionError with the resolver's reason if the requirements have no
+    solution, or InstallFailedError if the resolver cannot run.
     """
     try:
         lines = (
@@ -215,7 +208,7 @@ def resolve(
         raise _make_no_solution_error(
             request, format_reason(error.output) or str(error), error.output
         ) from error
-    return _compare_with_lock(request, lines)
+    return _group_by_lock(request, lines)
 
 
 def _make_no_solution_error(
@@ -239,13 +232,13 @@ def _make_no_solution_error(
 def _resolve_by_uv(
     request: ResolutionRequest, folder: Path, run: Callable[[Sequence[str]], None]
 ) -> list[str]:
-    """Return the requirement lines that uv resolves, after up to three attempts.
+    """Return the requirement lines that uv resolves, in up to three attempts.
 
     1. All pins of the lock are constraints.
-    2. Only the pins that the user's lines do not exclude are constraints.
+    2. Only the pins that the user's lines allow are constraints.
     3. No pin is a constraint. The lock is written to uv's output file, so that uv prefers the locked versions.
 
-    The last attempt alone would not do: uv prefers another version if one of two indexes has the locked version
+    The third attempt alone is not enough: uv does not prefer the locked version if one of two indexes has that version
     without a file for this Python.
     """
     tensorflow_pin = f"{request.package}=={request.version_by_name[request.package]}"
@@ -286,16 +279,16 @@ def _try_in_order(resolve_attempt: Callable[[_T], None], attempts: Sequence[_T])
 def _resolve_by_pip(
     request: ResolutionRequest, folder: Path, run: Callable[[Sequence[str]], None]
 ) -> list[str]:
-    """Return the requirement lines that pip resolves, after up to five attempts.
+    """Return the requirement lines that pip resolves, in up to five attempts.
 
-    pip cannot be told to prefer a version, and downloads everything that it resolves. The first attempts therefore use
-    a stub wheel in place of TensorFlow. An excluded pin is one that the user's lines do not allow.
+    pip has no option to prefer a version, and downloads everything that it resolves. The first attempts therefore use a
+    stub wheel in place of TensorFlow. An excluded pin is one that the user's lines do not allow.
 
-    1. The stub, with all pins of the lock.
-    2. The stub, without the excluded pins of packages in `request.requires`.
-    3. The stub, without any pins of packages in `request.requires`.
-    4. The real TensorFlow, without the excluded pins.
-    5. The real TensorFlow, without any pins.
+    1. The stub with all pins of the lock.
+    2. The stub without the excluded pins of packages in `request.known_requires`.
+    3. The stub without any pins of packages in `request.known_requires`.
+    4. The real TensorFlow without the excluded pins.
+    5. The real TensorFlow without any pins.
     """
     tensorflow_pin = f"{request.package}=={request.version_by_name[request.package]}"
     pins = {
@@ -336,7 +329,7 @@ def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 
 def _iter_excluded_names(request: ResolutionRequest) -> Iterator[str]:
-    """Yield the names of the packages whose locked version is not allowed by the user's lines."""
+    """Yield the names of the packages whose locked version the user's lines do not allow."""
     pins = request.version_by_name
     for line in _strip_hashes((*request.requirements, *request.constraints)):
         try:
@@ -351,7 +344,7 @@ def _iter_excluded_names(request: ResolutionRequest) -> Iterator[str]:
 def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
     """Create a wheel that has only metadata, and return the requirement line for it.
 
-    The resolver reads it in place of the real wheel, which may have several hundred megabytes.
+    The resolver reads it instead of downloading the real wheel, which may have several hundred megabytes.
     """
     name, version = _split_name_version(pin)
     wheel_name = f"{name.replace('-', '_')}-{version}"
@@ -372,10 +365,7 @@ def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
 
 
 def _strip_hashes(lines: Iterable[str]) -> list[str]:
-    """Return the lines without their hashes.
-
-    If one line has a hash, the installers require a hash for every line.
-    """
+    """Return the lines without hashes. If one line has a hash, installers require one in every line."""
     return [_HASH.sub("", line).strip() for line in lines]
 
 
@@ -401,7 +391,7 @@ def _load_output(path: Path) -> str:
 
 
 def _iter_requirement_lines(text: str) -> Iterator[str]:
-    """Yield the requirements in the text of a file that uv wrote, each joined to one line."""
+    """Yield the requirement lines in the text of a file that uv wrote, with continued lines joined."""
     for raw_line in re.sub(r"\\\n", " ", text).splitlines():
         line = " ".join(raw_line.split())
         if line and not line.startswith(("#", "-")):
@@ -409,7 +399,7 @@ def _iter_requirement_lines(text: str) -> Iterator[str]:
 
 
 def _iter_report_lines(text: str) -> Iterator[str]:
-    """Yield the requirement lines for pip's report. Raise InstallFailedError if the report cannot be parsed."""
+    """Yield the requirement lines for pip's report. Raise InstallFailedError if it cannot be parsed."""
     try:
         entries = json.loads(text)["install"]
         for entry in entries:
@@ -430,11 +420,11 @@ def _format_installed(entry: dict[str, Any]) -> str:
     return f"{name} @ {info['url']}" + (f" --hash=sha256:{digest}" if digest else "")
 
 
-def _compare_with_lock(request: ResolutionRequest, lines: Sequence[str]) -> ResolvedPackages:
-    """Sort the resolved lines into those that the lock has and others.
+def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> ResolvedPackages:
+    """Group the resolved lines by whether they are in the lock, and drop NVIDIA's wheels.
 
-    NVIDIA's wheels are dropped. Raise NoSolutionError if a package would overwrite the files of a planned one: another
-    TensorFlow, or the same NVIDIA library for another CUDA version.
+    Raise NoSolutionError if a package would overwrite the files of a planned package, because it is another TensorFlow
+    distribution, or the same NVIDIA library for another CUDA version.
     """
     lock_line_by_name = dict(zip(request.version_by_name, request.lock_lines, strict=True))
     pins = request.version_by_name
@@ -451,12 +441,12 @@ def _compare_with_lock(request: ResolutionRequest, lines: Sequence[str]) -> Reso
         if name == request.package or (pins.get(name) == version and name not in user_hashes):
             unchanged.append(lock_line_by_name[name])
             continue
-        owner = cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
-        owner = owner or (request.package if name in _OTHER_TENSORFLOWS else None)
-        if owner is not None:
+        overwritten_name = cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
+        overwritten_name = overwritten_name or (request.package if name in _OTHER_TENSORFLOWS else None)
+        if overwritten_name is not None:
             raise _make_no_solution_error(
                 request,
-                f"{name} {version} comes with them, and overwrites the files of {owner}.",
+                f"{name} {version} comes with them, and overwrites the files of {overwritten_name}.",
                 hint="Put the package that needs it into its own environment.",
             )
         line_without_hashes = _HASH.sub("", line).strip()
@@ -496,11 +486,9 @@ _UNINFORMATIVE = re.compile(
 
 
 def format_reason(lines: Sequence[str]) -> str:
-    """Return the resolver's explanation as one line.
-
-    If pip names a conflict, everything before it is dropped. Progress messages and hints are dropped too.
-    """
+    """Return the resolver's explanation as one line, without progress messages and hints."""
     parts: list[str] = []
+    # pip explains a conflict after this line.
     start = next((index for index, line in enumerate(lines) if "conflict is caused by" in line), 0)
     for line in lines[start:]:
         text = _LINE_PREFIX.sub("", line.strip()).strip()

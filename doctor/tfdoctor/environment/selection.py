@@ -59,7 +59,7 @@ class InstallOptions:
 
     @property
     def depends_on_python(self) -> bool:
-        """Whether the files restrict the Python version, or require different TensorFlows for different versions."""
+        """Whether the files restrict the Python version, or require a TensorFlow that depends on it."""
         return bool(self.requirement_set.python_conditions) or self.requirement_set.depends_on_python
 
     def make_request(self, python: str | None) -> Request:
@@ -91,38 +91,38 @@ class InstallOptions:
         return tuple(sorted(minors, key=versions.sort_key, reverse=True))
 
     def _combine_specifiers(self, conditions: Sequence[Condition]) -> str | None:
-        """Return the combined specifier of `--tf` and the files; None if neither has one.
+        """Return the specifier that combines `--tf` and the files; None if neither has one.
 
-        Raise UsageError if no known release matches the files, or if they contradict `--tf`.
+        Raise UsageError if no known release meets the conditions of the files, or if they contradict `--tf`.
         """
-        versioned = [condition for condition in conditions if str(condition.specifier)]
-        if not versioned:
+        restrictive = [condition for condition in conditions if str(condition.specifier)]
+        if not restrictive:
             return self.tf
         releases = [release.version for release in self.compat.releases]
-        from_files = ",".join(dict.fromkeys(str(condition.specifier) for condition in versioned))
+        file_specifier = ",".join(dict.fromkeys(str(condition.specifier) for condition in restrictive))
         origins = " and ".join(
             dict.fromkeys(
-                f"{condition.location} (tensorflow{condition.specifier})" for condition in versioned
+                f"{condition.location} (tensorflow{condition.specifier})" for condition in restrictive
             )
         )
-        if not versions.Spec(from_files).select(releases):
+        if not versions.Spec(file_specifier).select(releases):
             msg = f"{origins}: no known TensorFlow meets this requirement."
             raise UsageError(msg, hint="`tfdoctor matrix` lists every release.")
         if self.tf is None:
-            return from_files
+            return file_specifier
         try:
-            from_option = _to_specifier(self.tf, self.compat)
-            matches = versions.Spec(f"{from_option},{from_files}").select(releases)
+            option_specifier = _to_specifier(self.tf, self.compat)
+            matches = versions.Spec(f"{option_specifier},{file_specifier}").select(releases)
         except versions.VersionSyntaxError:
             return self.tf  # the planner reports the error
-        if not matches and versions.Spec(from_option).select(releases):
+        if not matches and versions.Spec(option_specifier).select(releases):
             msg = f"--tf {clean_line(self.tf)} and {origins} contradict each other."
             raise UsageError(msg, hint="Leave --tf out, or change the file.")
-        return f"{from_option},{from_files}" if matches else self.tf
+        return f"{option_specifier},{file_specifier}" if matches else self.tf
 
 
 def _to_specifier(text: str, compat: Compat) -> str:
-    """Return the value of `--tf` as a specifier: `==2.15.*` for `2.15`, and `==` the newest release for `latest`."""
+    """Return the value of `--tf` as a specifier: `==2.15.*` for `2.15`, the newest for `latest`."""
     text = text.strip()
     if text.lower() == "latest":
         return f"=={compat.newest.version}"
@@ -143,9 +143,9 @@ def choose_plan(
 ) -> PlanChoice | Recommendation:
     """Return the best option for an installed Python, or for one that uv can download.
 
-    Return the planner's recommendation instead if it has no options. `python` is the value of `--python`. `system` is
-    the machine that is searched for Pythons, and `machine` has the facts about it. Pythons in `folder`, the folder of
-    the new environment, are ignored. Raise Error if there is an option but no suitable Python.
+    Return the planner's recommendation if it has no options. `python` is the value of `--python`. Interpreters are
+    searched in `system`, except in `folder`, the folder of the new environment. `machine` has the facts about the
+    machine. Raise Error if there is an option but no suitable Python.
     """
     version, requested = _parse_python_option(python, system)
     minor = requested.minor if requested is not None else check_python(version)
@@ -165,14 +165,14 @@ def choose_plan(
         candidate for candidate in interpreters if options.requirement_set.allows_python(candidate.version)
     ]
     if version is not None:
-        interpreters = [candidate for candidate in interpreters if _is_version(candidate.version, version)]
+        interpreters = [candidate for candidate in interpreters if _matches_version(candidate.version, version)]
     usable = [candidate for candidate in interpreters if candidate.can_create_venv or uv is not None]
     best_pair = _find_best(options, host, usable)
     if best_pair is not None:
         option, interpreter = best_pair
-        return PlanChoice(option, interpreter.path, interpreter.version, _note_newer(recommendation, option))
+        return PlanChoice(option, interpreter.path, interpreter.version, _suggest_newer(recommendation, option))
     option = recommendation.options[0]
-    get_locks(option)  # raises NoLockError if there is no lock, because no other Python would help then
+    get_locks(option)  # raises NoLockError: without a lock, another Python does not help
     best_without_venv = _find_best(options, host, interpreters)
     if best_without_venv is not None:
         raise _make_venv_error(best_without_venv[1], machine)
@@ -227,10 +227,10 @@ def _check_python_allowed(requirement_set: RequirementSet, version: str) -> None
 
 
 def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recommendation:
-    """Return the planner's recommendation, regardless of which Pythons are installed.
+    """Return the planner's recommendation, whether or not the Python that it needs is installed.
 
-    `minor` is the minor version of `--python`; None tries every version that the files allow. Raise UsageError if the
-    files allow none.
+    `minor` is the minor version of `--python`; if it is None, the best for any version that the files allow is returned.
+    Raise UsageError if they allow none.
     """
     if minor is not None or not options.depends_on_python:
         return make_plan(options.compat, options.make_request(minor), host)
@@ -259,7 +259,7 @@ def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recomm
 
 
 def _rank(option: Option) -> tuple[int, Any]:
-    """Return the rank of an option, higher is better: fewer serious caveats, then the newer release."""
+    """Return the sort key of an option, best last: by the number of serious caveats, then by release."""
     return -option.serious_count, versions.sort_key(option.tensorflow)
 
 
@@ -287,16 +287,16 @@ def _is_in(path: str, folder: Path) -> bool:
     return Path(path).is_relative_to(folder)
 
 
-def _is_version(version: str, required: str) -> bool:
+def _matches_version(version: str, required: str) -> bool:
     return version == required or version.startswith(f"{required}.")
 
 
 def _find_best(
     options: InstallOptions, host: Host, interpreters: Sequence[Interpreter]
 ) -> tuple[Option, Interpreter] | None:
-    """Return the best option for one of these interpreters, and that interpreter; None if there is none.
+    """Return (the best option with a lock, its interpreter); None if there is no such option.
 
-    Among equally good options, the minor version of the first interpreter wins, then the newest minor version.
+    Among equally good options, the minor version of the first interpreter is preferred, then the newest.
     """
     first_minor = interpreters[0].minor if interpreters else ""
     ranked: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
@@ -328,7 +328,7 @@ def _find_best(
     return option, interpreter
 
 
-def _note_newer(recommendation: Recommendation, option: Option) -> tuple[str, ...]:
+def _suggest_newer(recommendation: Recommendation, option: Option) -> tuple[str, ...]:
     """Return a note if another Python would allow a newer TensorFlow; empty otherwise."""
     best = recommendation.options[0]
     if versions.sort_key(best.tensorflow) <= versions.sort_key(option.tensorflow):
@@ -346,16 +346,13 @@ def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
     if _find_package_manager(machine) == "apt":
         return InstallFailedError(
             msg,
-            hint=f"{_sudo_prefix(machine)}apt-get install python{minor}-venv, or get uv (pipx install uv).",
+            hint=f"{_get_sudo_prefix(machine)}apt-get install python{minor}-venv, or get uv (pipx install uv).",
         )
     return InstallFailedError(msg, hint="Install its venv package, or get uv (pipx install uv).")
 
 
 def _make_python_error(option: Option, version: str | None, machine: MachineFacts) -> Error:
-    """Return the error for an option without a suitable installed Python.
-
-    `version` is that of `--python`, if given.
-    """
+    """Return the error if no installed Python is suitable. `version` is the value of `--python`."""
     suitable = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
         f"TensorFlow {option.tensorflow} needs Python {' or '.join(suitable[:4])}, and none is here."
@@ -373,9 +370,9 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
     )
     if system_version is not None and _find_package_manager(machine) == "apt":
         minor = versions.major_minor(system_version)
-        hints.append(f"{_sudo_prefix(machine)}apt-get install python{minor} python{minor}-venv")
+        hints.append(f"{_get_sudo_prefix(machine)}apt-get install python{minor} python{minor}-venv")
     elif _find_package_manager(machine) == "dnf":
-        hints.append(f"{_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable[0])}")
+        hints.append(f"{_get_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable[0])}")
     hints.append("get uv (pipx install uv): the same command then fetches one")
     return InstallFailedError(msg, hint=f"{', or '.join(hints)}.")
 
@@ -395,5 +392,5 @@ def _find_package_manager(machine: MachineFacts) -> str | None:
     return find_package_manager(machine.distribution_id, *machine.distribution_like)
 
 
-def _sudo_prefix(machine: MachineFacts) -> str:
+def _get_sudo_prefix(machine: MachineFacts) -> str:
     return "" if machine.root else "sudo "

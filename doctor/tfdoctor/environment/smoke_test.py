@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["examine_installed", "is_gpu_missing", "is_intact"]
 
 ENVIRONMENT_AREAS = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
-"""The areas of findings about the content of an environment."""
+"""The areas of findings about an environment, as opposed to the machine."""
 CHECK_TIMEOUT_S = 20.0
 """The time limit in seconds for the examination."""
 
@@ -33,7 +33,7 @@ def examine_installed(
 ) -> Report:
     """Examine the environment as `tfdoctor check` does.
 
-    If `deep`, TensorFlow is run as well, provided that the driver reports a GPU.
+    If `run_tensorflow`, TensorFlow is also run, provided that the driver reports a GPU.
     """
     removed_names = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING_VARIABLE}
     env = {name: text for name, text in request.env.items() if name not in removed_names}
@@ -59,10 +59,7 @@ def _list_environment_errors(report: Report) -> list[Finding]:
 
 
 def is_intact(report: Report) -> bool:
-    """Return whether no problem was found in the environment itself.
-
-    Missing libraries of the driver do not count.
-    """
+    """Return whether no problem was found in the environment, apart from missing driver libraries."""
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
     if tensorflow is None or _list_environment_errors(report) or prediction.import_ok is False:
         return False
@@ -75,7 +72,7 @@ def is_intact(report: Report) -> bool:
 def is_gpu_missing(report: Report) -> bool:
     """Return whether TensorFlow was run and registered no GPU although that was predicted.
 
-    A GPU that registers but fails to compute does not count, because the environment is not the reason.
+    A GPU that was registered but failed to compute does not count: the environment is not the cause.
     """
     observed = report.observed
     return (

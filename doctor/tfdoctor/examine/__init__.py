@@ -48,15 +48,15 @@ RUN_MESSAGE = "Running TensorFlow in a child process; this takes some seconds â€
 def make_live_system(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
     """Return this machine as a system to examine.
 
-    If `python` is a Jupyter kernel.json, its environment variables are added. `env` replaces the variables of this
-    process; None keeps them.
+    `env` replaces the environment variables of this process; None keeps them. If `python` is the kernel.json of a
+    Jupyter kernel, the variables in that file are added.
     """
     system = LiveSystem(env=env)
     kernel_env = read_kernel_variables(system, python) if python else {}
     return LiveSystem(env={**system.env, **kernel_env}) if kernel_env else system
 
 
-def _ignore_text(text: str) -> None:
+def _ignore_message(message: str) -> None:
     """Ignore a message."""
 
 
@@ -67,28 +67,28 @@ def examine(
     python: str | None = None,
     timeout: float = PROBE_TIMEOUT_S,
     deep: bool | Callable[[Facts], bool] = False,
-    tell: Callable[[str], None] = _ignore_text,
+    tell: Callable[[str], None] = _ignore_message,
     meanwhile: Callable[[], object] | None = None,
     image: TargetImage | None = None,
     as_if: Callable[[Facts], Facts] | None = None,
 ) -> Report:
     """Collect the facts, run TensorFlow if requested, and return the report of the rules.
 
-    `python` is the requested interpreter; None means the usual search. `timeout` is the time limit in seconds for
-    collecting the facts. `deep` says whether to run TensorFlow; it may be a function that decides this by the facts.
-    `tell` receives a message before TensorFlow is run. `meanwhile` is called while the first probes run (see
-    `collect.run_probes`). `image` is the image of the container that is examined. `as_if` changes the facts before the
-    rules run. TensorFlow then only lists its GPUs, because a simulated driver cannot compute.
+    `python` is the requested interpreter; None means the one that `choose_python` finds. `timeout` is the time limit in
+    seconds for collecting the facts. `deep` says whether to run TensorFlow, or is a function that decides this from the
+    facts. `tell` is called with a message before TensorFlow is run, and `meanwhile` while the first probes run (see
+    `collect.run_probes`). `image` is the image of the examined container. `as_if` replaces the facts with those of a
+    simulated driver. Because that driver cannot compute, TensorFlow then only lists its GPUs.
 
     Raise UsageError if the requested Python cannot be examined.
     """
     facts = collect_facts(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
     if as_if is not None:
         facts = as_if(facts)
-    run = deep(facts) if callable(deep) else deep
+    runs_tensorflow = deep(facts) if callable(deep) else deep
     computes = as_if is None
     observed = (
-        run_tensorflow(system, compat, facts, timeout=timeout, tell=tell, computes=computes) if run else None
+        run_tensorflow(system, compat, facts, timeout=timeout, tell=tell, computes=computes) if runs_tensorflow else None
     )
     return evaluate_facts(facts, compat, observed, image=image)
 
@@ -101,7 +101,7 @@ def collect_facts(
     timeout: float = PROBE_TIMEOUT_S,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
-    """Collect the facts without running rules. This is the first part of `examine`, with the same parameters.
+    """Collect the facts as `examine` does, without running the rules. The parameters are the same.
 
     Raise UsageError if the requested Python cannot be examined.
     """
@@ -119,13 +119,13 @@ def run_tensorflow(
     facts: Facts,
     *,
     timeout: float = PROBE_TIMEOUT_S,
-    tell: Callable[[str], None] = _ignore_text,
+    tell: Callable[[str], None] = _ignore_message,
     computes: bool = True,
 ) -> Observation | None:
-    """Run TensorFlow in a child process; return None if there is no Python or no TensorFlow.
+    """Run TensorFlow in a child process. Return None if no Python or no TensorFlow was found.
 
-    The time limit is `timeout` or DEEP_TIMEOUT in seconds, whichever is longer. `tell` receives a message before the
-    start. If `computes` is false, TensorFlow only lists its GPUs.
+    The time limit is `timeout` or DEEP_TIMEOUT_S, whichever is longer, in seconds. `tell` is called with a message
+    before the start. If `computes` is false, TensorFlow only lists its GPUs.
     """
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
@@ -134,16 +134,19 @@ def run_tensorflow(
 
     tell(RUN_MESSAGE)
     with stop_on_signal(system):
-        limit = max(timeout, DEEP_TIMEOUT_S)
+        timeout_s = max(timeout, DEEP_TIMEOUT_S)
         return observe_tensorflow(
-            system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes
+            system, compat, interpreter.executable, tensorflow, timeout=timeout_s, computes=computes
         )
 
 
 def evaluate_facts(
     facts: Facts, compat: Compat, observed: Observation | None = None, *, image: TargetImage | None = None
 ) -> Report:
-    """Run all rules on the facts and return the report. This is the last part of `examine`."""
+    """Run all rules on the facts and return the report.
+
+    `observed` is the behaviour of TensorFlow; None means that it was not run.
+    """
     from tfdoctor.report.diagnose import diagnose
 
     return diagnose(facts, compat, observed, image=image)
@@ -152,9 +155,9 @@ def evaluate_facts(
 def query_chosen_python(
     system: System, choice: PythonChoice, *, is_requested: bool, timeout: float = PROBE_TIMEOUT_S
 ) -> Fact[PythonFacts]:
-    """Query the chosen Python, without any other probe, and return the fact about it.
+    """Return the fact about the chosen Python, without running any other probe.
 
-    `is_requested` says that the user requested this Python. Then raise UsageError if it is not a Python.
+    `is_requested` says whether the user named this Python. If so, raise UsageError if it is not a Python.
     """
     from tfdoctor.probes import python
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["find_tensorflow_names", "read_gpus", "read_interconnects", "read_peer_access"]
 
 NO_ACCESS_STATES = ("NS", "CNS", "GNS", "TNS", "DR")
-"""nvidia-smi's codes for peer access that is not possible.
+"""The codes that nvidia-smi prints if peer access is not possible.
 
 "NS" is not supported, "CNS", "GNS" and "TNS" are not supported by the chipset, the GPU or the topology, and "DR" is
 disabled.
@@ -23,7 +23,7 @@ disabled.
 
 
 def read_gpus(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
-    """Return the current report of nvidia-smi for each GPU, by PCI bus ID; empty if nvidia-smi fails.
+    """Return nvidia-smi's current report on each GPU by PCI bus ID, or nothing if nvidia-smi fails.
 
     `timeout` is in seconds.
     """
@@ -34,7 +34,7 @@ def read_gpus(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
 
 
 def find_tensorflow_names(facts: Facts) -> dict[str, str]:
-    """Return TensorFlow's names of the GPUs that the driver reports, such as "GPU:0", by PCI bus ID."""
+    """Return the TensorFlow name of each GPU that the driver reports, such as "GPU:0", by PCI bus ID."""
     cuda = value_of(facts.driver.cuda)
     devices = cuda.devices if cuda is not None else ()
     return {
@@ -43,7 +43,7 @@ def find_tensorflow_names(facts: Facts) -> dict[str, str]:
 
 
 def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
-    """Return the links between TensorFlow's GPUs as `nvidia-smi topo -m` prints them, by pair.
+    """Return the type of link between each pair of TensorFlow's GPUs, as `nvidia-smi topo -m` prints it.
 
     A pair is ("GPU:0", "GPU:1"). Return nothing if there are fewer than two GPUs.
     """
@@ -55,9 +55,9 @@ def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -
 
 
 def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], bool]:
-    """Return whether two GPUs can read each other's memory, by pair.
+    """Return for each pair of TensorFlow's GPUs whether they can read each other's memory.
 
-    A pair is ("GPU:0", "GPU:1"). Pairs for which nvidia-smi reports neither yes nor no are omitted.
+    A pair is ("GPU:0", "GPU:1"). Pairs with an unknown code are omitted.
     """
     if len(find_tensorflow_names(facts)) < 2:
         return {}
@@ -66,9 +66,9 @@ def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> 
 
 
 def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
-    """Convert links by nvidia-smi's pairs ("GPU0-GPU1") to links by pairs of TensorFlow's names.
+    """Replace the pairs of nvidia-smi, such as "GPU0-GPU1", with pairs of TensorFlow's names.
 
-    GPUs that TensorFlow does not use are omitted. None counts as empty.
+    Pairs with a GPU that TensorFlow does not use are omitted. Return nothing if `links` is None.
     """
     name_by_bus = find_tensorflow_names(facts)
     smi = value_of(facts.driver.smi)
@@ -80,7 +80,7 @@ def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str,
     }
     links_by_name = {}
     for pair, link in (links or {}).items():
-        left, _, right = pair.partition("-")
-        if left in name_by_smi_name and right in name_by_smi_name:
-            links_by_name[name_by_smi_name[left], name_by_smi_name[right]] = link
+        first, _, second = pair.partition("-")
+        if first in name_by_smi_name and second in name_by_smi_name:
+            links_by_name[name_by_smi_name[first], name_by_smi_name[second]] = link
     return links_by_name

@@ -57,9 +57,9 @@ VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 class _Result(Generic[T]):
-    """The future result of a probe.
+    """The future result of a probe, like `concurrent.futures.Future`.
 
-    `concurrent.futures` has such a class, but it imports `logging`, which takes time.
+    That module is not used because it imports `logging`, which is slow.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class _Probes:
 
     @property
     def remaining_s(self) -> float:
-        """The seconds until the deadline, at least 0.2."""
+        """The time until the deadline in seconds, at least 0.2."""
         return max(0.2, self._deadline - time.monotonic())
 
     def start(self, name: str, probe: Callable[[], T]) -> _Result[T]:
@@ -120,9 +120,10 @@ class _Probes:
         return result
 
     def get_value(self, result: _Result[T], subject: str, make_fallback: Callable[[Unknown], T]) -> T:
-        """Return the value of a probe, or `make_fallback(reason)` if it crashed or did not end in time.
+        """Return the value of a probe, or the fallback value if it crashed or did not end in time.
 
-        `what` names the subject of the probe in the reason. Raise Error if the probe raised one.
+        `make_fallback` makes the fallback value from the reason, which mentions the `subject` of the probe. If the
+        probe raised a tfdoctor Error, raise it again.
         """
         try:
             return result.get(self.remaining_s)
@@ -147,26 +148,26 @@ def run_probes(
     """Run all probes and return the facts.
 
     `timeout` is the time limit in seconds for all probes together. A probe that hangs affects only its own fact.
-    `meanwhile` is called while the first probes run, for example to import the rules. It must not import a package from
-    which probes import: if two threads import a package at the same time, one can get a partially initialized module.
+    `meanwhile` is called while the first probes run, for example to import the rules. It must not import a package that
+    probes import as well: if two threads import it at the same time, one can get a partially initialized module.
 
     Raise UsageError if the requested Python cannot be examined.
     """
     try:
-        return _survey(system, compat, requested_python, timeout, meanwhile)
+        return _collect_facts(system, compat, requested_python, timeout, meanwhile)
     except BaseException:  # for example Ctrl-C: child processes must not continue
         system.stop()
         raise
 
 
-def _survey(
+def _collect_facts(
     system: System,
     compat: Compat,
     requested_python: str | None,
     timeout: float,
     meanwhile: Callable[[], object] | None,
 ) -> Facts:
-    """Run all probes and combine their results."""
+    """Run all probes and combine their results. The caller stops the child processes after an exception."""
     probes = _Probes(timeout)
     choice = interpreter_selection.choose_python(system, requested_python)
     interpreter, is_requested = choice.path, requested_python is not None
@@ -175,20 +176,20 @@ def _survey(
     def query_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=probe_timeout, **options)
 
-    start, value = probes.start, probes.get_value
+    start, get_value = probes.start, probes.get_value
     python_result = start(
         "python", lambda: python.probe(system, choice, is_requested=is_requested, timeout=probe_timeout)
     )
-    variables = start(
+    variables_result = start(
         "variables",
         lambda: environment.probe(system, interpreter, kernel=choice.kernel, timeout=probe_timeout / 2),
     )
 
     def probe_variables() -> EnvironmentFacts:
-        return value(variables, "that Python's variables", lambda _: environment.probe(system))
+        return get_value(variables_result, "that Python's variables", lambda _: environment.probe(system))
 
-    driver_results = start("driver", query_driver)
-    unhidden = start(
+    first_driver_result = start("driver", query_driver)
+    unhidden_result = start(
         "driver, nothing hidden",
         lambda: (
             query_driver(
@@ -201,38 +202,38 @@ def _survey(
         ),
     )
     machine_facts = machine.probe(system)
-    smi = start(
+    smi_result = start(
         "nvidia-smi", lambda: driver.probe_smi(system, timeout=probe_timeout / 2, machine=machine_facts)
     )
-    pci = start("pci", lambda: driver.probe_pci(system))
+    pci_result = start("pci", lambda: driver.probe_pci(system))
     kernel_result = start(
         "kernel",
         lambda: kernel.probe(
             system,
             machine_facts,
-            lambda: value(pci, "the PCI bus", _return_reason),
+            lambda: get_value(pci_result, "the PCI bus", _return_reason),
             timeout=probe_timeout / 4,
         ),
     )
-    links = start(
+    links_result = start(
         "links",
         lambda: kernel.probe_links(
-            system, value(pci, "the PCI bus", _return_reason), timeout=probe_timeout / 2
+            system, get_value(pci_result, "the PCI bus", _return_reason), timeout=probe_timeout / 2
         ),
     )
-    kernel_module = start("kernel module", lambda: driver.probe_kernel_module(system))
-    modules = start("modules", lambda: driver.probe_modules(system))
-    nodes = start("nodes", lambda: driver.probe_nodes(system))
-    files = start("driver files", lambda: driver.probe_driver_files(system))
-    toolkit_results = start("toolkits", lambda: toolkits.probe(system))
-    nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=probe_timeout / 2))
+    module_result = start("kernel module", lambda: driver.probe_kernel_module(system))
+    modules_result = start("modules", lambda: driver.probe_modules(system))
+    nodes_result = start("nodes", lambda: driver.probe_nodes(system))
+    files_result = start("driver files", lambda: driver.probe_driver_files(system))
+    toolkits_result = start("toolkits", lambda: toolkits.probe(system))
+    nvcc_result = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=probe_timeout / 2))
     engines_result = start(
         "containers", lambda: containers.probe(system, timeout=min(3.0, probe_timeout / 2))
     )
 
     if meanwhile is not None:
         meanwhile()
-    python_fact, tensorflow_fact = value(
+    python_fact, tensorflow_fact = get_value(
         python_result, "the target Python", lambda unknown: (unknown, unknown)
     )
     loader_result = start(
@@ -269,68 +270,68 @@ def _survey(
             timeout=probes.remaining_s,
         ),
     )
-    loader_fact = value(loader_result, "the loader", _return_reason)
+    loader_fact = get_value(loader_result, "the loader", _return_reason)
     if not isinstance(tensorflow_fact, Known):
         other_pythons = start("other Pythons", lambda: _add_other_pythons(system, choice, python_fact))
-        choice = value(other_pythons, "the other Pythons here", lambda _: choice)
-    cuda, nvml = value(driver_results, "the driver", lambda unknown: (unknown, unknown))
-    changed = probe_variables().changed
-    if changed:  # query the driver with the variables that the startup of that Python sets
-        driver_result = start(
+        choice = get_value(other_pythons, "the other Pythons here", lambda _: choice)
+    cuda, nvml = get_value(first_driver_result, "the driver", lambda unknown: (unknown, unknown))
+    changed_variables = probe_variables().changed
+    if changed_variables:  # query the driver with the variables that the startup of that Python sets
+        second_driver_result = start(
             "driver, with its variables",
-            lambda: query_driver(variables=changed, variant="with-its-variables"),
+            lambda: query_driver(variables=changed_variables, variant="with-its-variables"),
         )
-        cuda, nvml = value(driver_result, "the driver", lambda unknown: (unknown, unknown))
+        cuda, nvml = get_value(second_driver_result, "the driver", lambda unknown: (unknown, unknown))
     if isinstance(python_fact, Unknown) and system.own_python is None and _driver_hangs(cuda):
         cuda = nvml = Unknown("the Python in which it would be asked does not answer", interpreter)
     cuda, nvml = _probe_tensorflow_driver(
-        system, interpreter, loader_fact, cuda, nvml, probes.remaining_s, changed
+        system, interpreter, loader_fact, cuda, nvml, probes.remaining_s, changed_variables
     )
-    unhidden_drivers = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
+    unhidden_drivers = get_value(unhidden_result, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
         machine=machine_facts,
         environment=probe_variables(),
         driver=DriverFacts(
-            pci=value(pci, "the PCI bus", _return_reason),
-            kernel_module=value(kernel_module, "the kernel module", _return_reason),
-            modules=value(modules, "kernel modules", _return_reason),
-            nodes=value(nodes, "device nodes", _return_reason),
-            smi=value(smi, "nvidia-smi", _return_reason),
+            pci=get_value(pci_result, "the PCI bus", _return_reason),
+            kernel_module=get_value(module_result, "the kernel module", _return_reason),
+            modules=get_value(modules_result, "kernel modules", _return_reason),
+            nodes=get_value(nodes_result, "device nodes", _return_reason),
+            smi=get_value(smi_result, "nvidia-smi", _return_reason),
             cuda=cuda,
             cuda_unhidden=unhidden_drivers[0] if unhidden_drivers is not None else None,
             nvml=nvml,
             dxcore=system.exists("/dev/dxg"),
-            driver_files=value(files, "the driver's files", lambda _: ()),
+            driver_files=get_value(files_result, "the driver's files", lambda _: ()),
         ),
         python=python_fact,
         tensorflow=tensorflow_fact,
         loader=loader_fact,
-        toolkits=value(toolkit_results, "CUDA toolkits", lambda _: ()),
-        nvcc=value(nvcc, "nvcc", _return_reason),
-        containers=value(engines_result, "container engines", _return_reason),
+        toolkits=get_value(toolkits_result, "CUDA toolkits", lambda _: ()),
+        nvcc=get_value(nvcc_result, "nvcc", _return_reason),
+        containers=get_value(engines_result, "container engines", _return_reason),
         kernel=dataclasses.replace(
-            value(kernel_result, "the kernel", _make_unknown_kernel),
-            links=value(links, "how the cards are joined", _return_reason),
+            get_value(kernel_result, "the kernel", _make_unknown_kernel),
+            links=get_value(links_result, "how the cards are joined", _return_reason),
         ),
-        rehearsal=value(rehearsal_result, "the packages that TensorFlow imports", _return_reason),
-        loader_behind=value(behind_result, "the loader", _return_reason),
+        rehearsal=get_value(rehearsal_result, "the packages that TensorFlow imports", _return_reason),
+        loader_behind=get_value(behind_result, "the loader", _return_reason),
         seconds=dict(sorted(probes.seconds.items())),
         choice=choice,
     )
 
 
 def _return_reason(unknown: Unknown) -> Unknown:
-    """Return the reason itself, as the value of a fact."""
+    """Return the reason unchanged: the fallback value of a fact is the reason why it is unknown."""
     return unknown
 
 
 def _make_unknown_kernel(unknown: Unknown) -> KernelFacts:
-    """Return kernel facts that are all unknown for the same reason."""
+    """Return kernel facts that are all unknown for the given reason."""
     return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
 
 
 def _add_other_pythons(system: System, choice: PythonChoice, python_fact: Fact[PythonFacts]) -> PythonChoice:
-    """Return the choice with the other nearby Pythons that have a TensorFlow."""
+    """Return the choice with the other Pythons on this machine that have TensorFlow."""
     interpreter = value_of(python_fact)
     prefix = interpreter.prefix if interpreter is not None else ""
     return dataclasses.replace(
@@ -351,7 +352,7 @@ def _probe_loader(
     cpu_flags: frozenset[str],
     variables: Mapping[str, str],
 ) -> Fact[LoaderFacts]:
-    """Return the libraries that the loader finds for TensorFlow, with the reasons for denied files."""
+    """Resolve TensorFlow's libraries as the loader does, and add the reasons why files cannot be read."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     if interpreter is None or tensorflow is None:
         return Absent("the loader", "there is no TensorFlow to follow it for")
@@ -379,7 +380,7 @@ def _probe_rehearsal(
     *,
     timeout: float,
 ) -> Fact[RehearsalFacts]:
-    """Return the results of rehearsing TensorFlow's imports of other packages."""
+    """Import the packages that TensorFlow imports in a child process, and return the results."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     plan = (
         plan_rehearsal(interpreter, tensorflow, variables, compat)
@@ -409,9 +410,9 @@ def _probe_tensorflow_driver(
     remaining: float,
     variables: Mapping[str, str | None],
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Return the driver facts for the libcuda that TensorFlow would open.
+    """Return the driver facts as reported by the libcuda that TensorFlow would open.
 
-    It is queried only if the child process loaded another one; otherwise the facts are returned unchanged.
+    If `cuda` is already about that file, or the file is unknown, both facts are returned unchanged.
     """
     loader = value_of(loader_fact)
     library = loader.resolution("libcuda.so.1") if loader is not None else None

@@ -1,4 +1,4 @@
-"""Network queries for the `tfdoctor cluster` command, the only command that connects to other machines."""
+"""Network queries for the `tfdoctor cluster` command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["connect_to_tasks", "find_proxy", "read_listening"]
 TASK_TIMEOUT_S = 5.0
 """The time limit in seconds for the connection to one task."""
 PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
-"""The variables in which gRPC searches for a proxy, in its order (gRPC: doc/environment_variables.md)."""
+"""The variables from which gRPC takes its proxy, in order of precedence (gRPC: doc/environment_variables.md)."""
 
 
 def read_listening(system: System) -> ListeningPorts:
@@ -28,17 +28,17 @@ def read_listening(system: System) -> ListeningPorts:
 
 
 def connect_to_tasks(addresses: Sequence[tuple[str, int]], timeout: float) -> list[ConnectionResult]:
-    """Connect to tasks, and return for each whether it answers as a gRPC server.
+    """Connect to the tasks at these (host, port) addresses, and return whether each is a gRPC server.
 
-    `addresses` are (host, port), and `timeout` is the time limit in seconds for all.
+    `timeout` is the time limit in seconds for all connections together.
     """
     return probe_servers(addresses, seconds=min(TASK_TIMEOUT_S, timeout), total=timeout)
 
 
 def find_proxy(system: System) -> Proxy | None:
-    """Return the proxy that gRPC uses; None if no variable names one.
+    """Return the proxy that gRPC uses, or None if no variable names one.
 
-    gRPC ignores variables in upper case.
+    Only lower-case names are read, because gRPC ignores the others.
     """
     name = next((name for name in PROXY_VARIABLES if system.env.get(name)), "")
     if not name:

@@ -27,15 +27,13 @@ LOADER_LOG_VARIABLES = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL"
 """Variables that make TensorFlow 2.12 and newer log the libraries that it cannot open."""
 DEEP_TIMEOUT_S = 180.0
 """The time limit in seconds for the import of TensorFlow and a first computation, which may have to compile PTX."""
-
-
 KILLED_STATUSES = (-9, 137)
 """The exit statuses of a process that SIGKILL ended, as reported by its parent and by a shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeepAnswer:
-    """The answer of a child process that ran TensorFlow, which may be incomplete."""
+    """The answer of a child process that ran TensorFlow. It is incomplete if the process did not finish."""
 
     imported: bool
     """Whether the import succeeded."""
@@ -79,9 +77,9 @@ def observe_tensorflow(
 
 
 def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> frozenset[str]:
-    """Return the sonames of the libraries that this build of TensorFlow needs for GPUs, including the driver's.
+    """Return the sonames of the libraries that this build of TensorFlow needs for GPUs.
 
-    Optional libraries such as TensorRT are not included.
+    These include the libraries of the driver, but not optional ones such as TensorRT.
     """
     build = describe_build(tensorflow, compat)
     return frozenset({*build.required, *build.driver_libraries})
@@ -90,7 +88,7 @@ def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> froz
 def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnswer:
     """Parse the answer of payload/deep.py.
 
-    If the process failed, that is added as the error, or as the failure of the GPU that was computing.
+    If the process failed while a GPU was computing, that counts as a failure of this GPU; otherwise it is the error.
     """
     error = str(answer.get("error", ""))
     devices = answer.get("devices")
@@ -158,13 +156,13 @@ PYTHON_ERRORS = (
     "TypeError",
     "SyntaxError",
 )
-"""The exceptions that an import raises if packages are not compatible with each other."""
+"""The exceptions that `import tensorflow` raises if installed packages are incompatible with each other."""
 
 
 def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause:
-    """Return the cause of a failed import, according to its log and error.
+    """Return the cause of a failed import.
 
-    If the log shows none, a Python error means that packages are not compatible with each other.
+    If the log and the error do not show it, a Python exception is taken as a conflict between packages.
     """
     cause = find_cause_in_log(result, answer.error, compat)
     if cause is not None:
@@ -173,16 +171,13 @@ def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat
 
 
 PTX_MESSAGE = "jit-compiled from PTX"
-"""A part of TensorFlow's message for a GPU for which its binary has no machine code (compat/logs/gpu.toml)."""
+"""A part of TensorFlow's message about a GPU that it has no machine code for (compat/logs/gpu.toml)."""
 COMPUTE_CAUSES = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
-"""The causes that can stop a registered GPU from computing. A log may show others, which do not explain that."""
+"""The causes that can stop a registered GPU from computing. Other causes in the log do not explain the failure."""
 
 
 def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return the cause that a registered GPU does not compute, according to the log and the error of the child.
-
-    Return None if they do not show a cause.
-    """
+    """Return why a registered GPU cannot compute, or None if the child's log and error do not show it."""
     report = _diagnose_output(result, error, compat)
     lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
     mentions_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE_PHRASES, "PTX"))
@@ -192,13 +187,13 @@ def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cau
 
 
 def _find_compute_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause | None:
-    """Return the cause of a failed computation; None if no GPU failed or the cause is not known."""
+    """Return the cause of a failed computation, or None if no GPU failed or the cause is unknown."""
     failures = [line for line in answer.computed if "failed" in line]
     return find_failure_cause(result, answer.error or failures[0], compat) if failures else None
 
 
 def find_cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return the cause that the log and the error of a child show, as `tfdoctor diagnose` finds it; None if none."""
+    """Return the cause that `tfdoctor diagnose` finds in a child's log and error, or None."""
     cause = _diagnose_output(result, error, compat).cause
     return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause
 

@@ -1,7 +1,7 @@
 """Dataclasses for the facts about a machine. They name their sources and draw no conclusions.
 
-A fact is `Known` (looked for and found), `Absent` (looked for and not found) or `Unknown` (could not be
-examined). A rule must distinguish all three: it reports "could not check" for an `Unknown`.
+A fact is `Known` (searched and found), `Absent` (searched and not found) or `Unknown` (could not be examined). A rule
+must distinguish all three: for an `Unknown` it reports that the check could not run.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PERMISSION_DENIED = "Permission denied"
-"""`Tried.problem` of a file that this user may not read: the loader continues as if it did not exist."""
+"""`LoadAttempt.problem` of a file that this user may not read: the loader continues as if it did not exist."""
 FOLDER_DENIED = "Permission denied: this user may not look into the folder"
-"""`Tried.problem` of a file in a folder that this user may not search; the file may or may not exist."""
+"""`LoadAttempt.problem` of a file in a folder that this user may not search; the file may or may not exist."""
 NOEXEC_ERROR = "failed to map segment from shared object"
 """The loader's message for a library on a file system that is mounted noexec."""
 
@@ -45,16 +45,16 @@ class Known(Generic[T]):
 
     value: T
     source: str
-    """A command line or a path, so that the reader can repeat the observation."""
+    """The command line or path with which the user can repeat the observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A fact that was looked for in `source` and does not exist."""
+    """A fact that was searched for in `source` and does not exist."""
 
     source: str
     why: str = ""
-    """The reason for this conclusion, as text for the user; empty if there is nothing to add."""
+    """An explanation for the user; empty if none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,7 @@ Fact = Union[Known[T], Absent, Unknown]  # noqa: UP007 - a generic alias needs U
 
 
 def value_of(fact: Fact[T]) -> T | None:
-    """Return the value of a known fact, else None.
-
-    None does not distinguish `Absent` from `Unknown`.
-    """
+    """Return the value of a known fact; None if it is `Absent` or `Unknown`."""
     return fact.value if isinstance(fact, Known) else None
 
 
@@ -144,7 +141,7 @@ NOTEBOOK_COMMAND = "a notebook's kernel"
 
 @dataclass(frozen=True, slots=True)
 class SmiProcess:
-    """A process on a GPU, which nvidia-smi lists and /proc describes."""
+    """A process on a GPU, from nvidia-smi and /proc."""
 
     pid: int | None
     name: str | None
@@ -157,7 +154,7 @@ class SmiProcess:
     own: bool | None = None
     """Whether it belongs to the user who runs tfdoctor; None if that is not known."""
     state: str | None = None
-    """"gone": no such process on this machine (it is in another container, or has just ended); "zombie"."""
+    """"zombie", or "gone" if this machine has no such process: it has just ended, or is in another container."""
     command: str = ""
     """Its command line; empty if this user may not read it."""
     container: str = ""
@@ -166,10 +163,7 @@ class SmiProcess:
 
 @dataclass(frozen=True, slots=True)
 class GpuCondition:
-    """The condition of a GPU, as nvidia-smi reports it.
-
-    A value that is None or empty is not shown, or not supported by the GPU.
-    """
+    """The condition of a GPU according to nvidia-smi. Values that it does not show are None or empty."""
 
     persistence: bool | None = None
     """Whether persistence mode is on."""
@@ -186,8 +180,7 @@ class GpuCondition:
     remap_failure: bool | None = None
     """Whether memory rows could not be remapped."""
     recovery: str | None = None
-    """The recovery action that the driver requires: "Reset", "Reboot", "Drain and Reset"; None if there is
-    none."""
+    """The recovery action that the driver requires: "Reset", "Reboot", "Drain and Reset"; None if none is required."""
     slowdowns: tuple[str, ...] = ()
     """Active reasons for low clocks: "hw_thermal_slowdown", "sw_power_cap", …"""
     temperature: int | None = None
@@ -205,11 +198,11 @@ class GpuCondition:
     link_width: int | None = None
     """The number of PCI Express lanes in use."""
     link_width_most: int | None = None
-    """The number of lanes that GPU and slot support."""
+    """The number of lanes that both the GPU and the slot support."""
     link_generation: int | None = None
     """The PCI Express generation in use; an idle GPU may fall back to 1."""
     link_generation_most: int | None = None
-    """The PCI Express generation that GPU and slot support."""
+    """The PCI Express generation that both the GPU and the slot support."""
     clock_most: int | None = None
     """The highest clock of its multiprocessors, in MHz."""
 
@@ -241,7 +234,7 @@ class SmiFacts:
 
     driver_version: str | None
     cuda_version: str | None
-    """The newest CUDA version that this driver supports, not the one that is installed."""
+    """The newest CUDA version that this driver supports. It need not be installed."""
     gpus: tuple[SmiGpu, ...]
 
 
@@ -260,7 +253,7 @@ class CudaDevice:
     """A GPU as the driver's API shows it."""
 
     ordinal: int
-    """The index that TensorFlow uses for it, too."""
+    """The index, which is also TensorFlow's index for it."""
     name: str | None
     uuid: str | None
     pci_bus_id: str | None
@@ -296,8 +289,7 @@ class CudaDriver:
     closed_nodes: tuple[str, ...] = ()
     """Device nodes /dev/nvidia… that this user may not open for reading and writing."""
     refused_nodes: tuple[str, ...] = ()
-    """Device nodes that the kernel refuses to open (EPERM) although their mode allows it, because of a cgroup
-    rule."""
+    """Device nodes that a cgroup rule forbids to open (EPERM), although their mode allows it."""
     stand_in: bool = False
     """Whether the library identifies itself as tfdoctor's stand-in driver (`--simulate`)."""
     software: bool = False
@@ -354,7 +346,7 @@ class DriverFacts:
     dxcore: bool = False
     """Whether WSL's /dev/dxg exists."""
     driver_files: tuple[str, ...] = ()
-    """Every libcuda.so* in the usual folders, whether or not the loader searches them."""
+    """All libcuda.so* files in the usual folders, whether or not the loader searches them."""
 
 
 # ---------------------------------------------------------------- kernel
@@ -362,7 +354,7 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """An event in the kernel's log since the last boot that concerns a GPU or its driver."""
+    """An event about a GPU or its driver in the kernel log since the last boot."""
 
     kind: str
     """A kind defined in parse/kernel_log.py: "xid", "api-mismatch", "init-failed", "unsigned", …"""
@@ -377,25 +369,25 @@ class KernelEvent:
 
 @dataclass(frozen=True, slots=True)
 class DkmsModule:
-    """Driver sources that DKMS manages, and the kernels that it has built them for."""
+    """Driver sources that DKMS manages, and the kernels that it has built modules for."""
 
     name: str
     version: str
     kernels: tuple[str, ...]
     failed: str = ""
-    """The path of a failed build's log; empty if there is none."""
+    """The path of the log of a failed build; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFiles:
-    """The files of NVIDIA's kernel module on the disk; looked for only if the module is not loaded."""
+    """The files of NVIDIA's kernel module on the disk. They are searched only if the module is not loaded."""
 
     running: tuple[str, ...]
     """The files for the running kernel."""
     other_kernels: tuple[str, ...]
     """The other installed kernels that have the module."""
     headers: bool
-    """Whether the running kernel's headers are installed; they are needed to build the module."""
+    """Whether the headers of the running kernel are installed, which are needed to build the module."""
     dkms: tuple[DkmsModule, ...] = ()
     signed: bool | None = None
     """Whether the file for the running kernel is signed; None if that was not examined."""
@@ -424,7 +416,7 @@ class KernelFacts:
     prime: Fact[str] = Unknown("not looked at")
     """The GPU mode of a laptop, set with Ubuntu's prime-select: "on", "on-demand", "off"."""
     lost_cards: tuple[str, ...] = ()
-    """PCI addresses of GPUs whose registers read as all ones: switched off, or fallen off the bus."""
+    """PCI addresses of GPUs whose registers read as all ones: they are switched off, or have fallen off the bus."""
     links: Fact[dict[str, str]] = Unknown("not looked at")
     """The connection of each pair of GPUs, such as {"GPU0-GPU1": "NV12"}; other values are "PHB" and "SYS"."""
 
@@ -447,7 +439,7 @@ TENSORFLOW_DISTRIBUTIONS = (
     "tensorflow-directml",
     "nvidia-tensorflow",
 )
-"""Distributions that put a `tensorflow` package into site-packages."""
+"""Distributions that install a `tensorflow` package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,21 +454,19 @@ class Distribution:
     installer: str | None = None
     """The program that installed it, as its INSTALLER file says: "pip", "uv", "conda"."""
     requires: tuple[str, ...] = ()
-    """Its unchanged Requires-Dist lines; only for TensorFlow and its direct and indirect requirements."""
+    """Its Requires-Dist lines, only for TensorFlow and its direct and indirect requirements."""
     lost: tuple[str, ...] = ()
-    """Shared objects in its RECORD that are missing, relative to `location`; only for NVIDIA's and TensorFlow's
-    wheels."""
+    """Shared objects in its RECORD that are missing, relative to `location`. Only for NVIDIA's and TensorFlow's wheels."""
     changed: tuple[ChangedFile, ...] = ()
-    """Files whose size differs from the one in its RECORD."""
+    """Files whose size differs from that in its RECORD."""
     files: tuple[str, ...] = ()
-    """The shared objects in its RECORD, relative to `location`; only for NVIDIA's wheels."""
+    """The shared objects in its RECORD, relative to `location`. Only for NVIDIA's wheels."""
     pins: tuple[str, ...] = ()
-    """The Requires-Dist lines that name NVIDIA's wheels, for distributions other than TensorFlow: torch, jax,
-    …"""
+    """The Requires-Dist lines for NVIDIA's wheels, in distributions other than TensorFlow: torch, jax, …"""
     real_location: str = ""
     """`location` with symbolic links resolved."""
     differs: tuple[FileDifference, ...] = ()
-    """Modules that differ from its RECORD; for TensorFlow and its direct and indirect requirements only."""
+    """Modules that differ from its RECORD, only for TensorFlow and its direct and indirect requirements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +491,7 @@ MODULE_DISTRIBUTIONS = {
     "dateutil": "python-dateutil",
     "distutils": "setuptools",
 }
-"""The distribution names of modules that are named differently."""
+"""The names of distributions that differ from the names of their modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,7 +508,7 @@ class PythonFacts:
     """The word size, 32 or 64."""
     machine: str
     glibc: str | None
-    """The glibc version; None if it uses another C library."""
+    """The glibc version; None if the Python uses another C library."""
     prefix: str
     base_prefix: str
     abi_flags: str
@@ -529,7 +519,7 @@ class PythonFacts:
     conda_prefix: str | None
     """The folder of its conda environment; None if it is not in one."""
     externally_managed: bool
-    """Whether the system forbids pip to change it (PEP 668)."""
+    """Whether the system does not allow pip to change it (PEP 668)."""
     sys_path: tuple[str, ...]
     site_packages: tuple[str, ...]
     distributions: tuple[Distribution, ...]
@@ -542,31 +532,30 @@ class PythonFacts:
     modules: tuple[str, ...] = ()
     """Requirements of TensorFlow that can be imported: "six", "google.protobuf"."""
     pip: bool | None = None
-    """Whether it has a pip of its own; None if that was not examined."""
+    """Whether pip is installed in it; None if that was not examined."""
     ensurepip: bool | None = None
     """Whether its standard library can install pip (on Debian only with python3-venv)."""
     user_site: str | None = None
     """The folder that `pip install --user` uses, existing or not; None if Python ignores it."""
     unwritable: tuple[tuple[str, str], ...] = ()
-    """The package folders that this user may not write to, as (folder, owner's name)."""
+    """The package folders that this user may not write to, as (folder, name of the owner)."""
     absent: tuple[str, ...] = ()
-    """Distributions that TensorFlow's metadata requires, with or without an extra, and that are not installed."""
+    """Distributions that TensorFlow's metadata requires (also for an extra) and that are not installed."""
     shadows: tuple[Shadow, ...] = ()
-    """Modules that are found twice on sys.path; the working folder counts as its first entry."""
+    """Modules that exist twice on sys.path. The working folder counts as its first entry."""
     carried: tuple[str, ...] = ()
-    """System libraries (libz, libstdc++, …) that LD_LIBRARY_PATH or LD_PRELOAD replaces with other files."""
+    """System libraries (libz, libstdc++, …) for which LD_LIBRARY_PATH or LD_PRELOAD provides other files."""
     shared: tuple[SharedFile, ...] = ()
     """Libraries and tools that belong to two or more of the distributions."""
     closed: tuple[DeniedPath, ...] = ()
     """Files and folders of its packages that this user may not read or list."""
     noexec: tuple[tuple[str, str], ...] = ()
-    """The folders from which no library can be loaded because of a noexec mount, as (folder, mount point)."""
+    """The folders on a noexec mount, from which no library can be loaded, as (folder, mount point)."""
 
     def list_installed_versions(self) -> dict[str, str]:
-        """Return the version of each distribution by its name.
+        """Return the versions of the distributions by name; "" for a module without a distribution.
 
-        The version is "" if a module exists without a distribution. If a distribution is installed twice, the
-        first one on the path counts.
+        If a distribution is installed twice, the first on the path counts.
         """
         version_by_name = {
             MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules
@@ -582,7 +571,7 @@ class PythonFacts:
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowFacts:
-    """The TensorFlow in the examined Python, as its files describe it; nothing was imported."""
+    """The TensorFlow in the examined Python, as its files describe it, without importing it."""
 
     package_dir: str
     """The folder of the `tensorflow` package."""
@@ -596,7 +585,7 @@ class TensorFlowFacts:
     pywrap: str | None
     """The path of _pywrap_tensorflow_internal.so; None if it does not exist."""
     missing_files: tuple[str, ...]
-    """Files that every installation of TensorFlow has and this one lacks."""
+    """Files that are missing, although every TensorFlow has them."""
     build_info: dict[str, str]
     """Values of build_info.py as text: "cuda_version", "cudnn_version", "is_cuda_build", "is_rocm_build"."""
     cuda_config: dict[str, str]
@@ -608,14 +597,14 @@ class TensorFlowFacts:
     conda_build: str | None = None
     """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
     behind: TensorFlowFacts | None = None
-    """The TensorFlow that Python would import if the path entry with this one were removed."""
+    """The TensorFlow that Python would import if the sys.path entry with this one were removed."""
 
 
 # ---------------------------------------------------------------- all facts
 
 
 NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work with"
-"""The usual reason for having no rehearsal facts."""
+"""The usual reason why the import is not rehearsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +619,7 @@ class CudaToolkit:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts about one machine and one Python."""
+    """All facts about a machine and a Python."""
 
     machine: MachineFacts
     environment: EnvironmentFacts
@@ -649,4 +638,4 @@ class Facts:
     loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
     """The loader's results for `TensorFlowFacts.behind`."""
     choice: PythonChoice | None = None
-    """The Python that is examined, and the reason for choosing it."""
+    """The Python that is examined, and the reason for the choice."""

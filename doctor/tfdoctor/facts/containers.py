@@ -18,33 +18,33 @@ class ContainerTool:
     """"docker", "podman", "nerdctl", "apptainer", "singularity"."""
     path: str
     version: str | None
-    """The version; None if it is not known. Docker's client reports its version only together with the engine's."""
+    """The version; None if it is not known, for example because Docker's engine does not respond."""
     snap: bool = False
     """Whether it was installed as a snap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A low-level container runtime that an engine or its configuration names."""
+    """A low-level container runtime that an engine, or its configuration, lists."""
 
     name: str
     """"runc", "nvidia"."""
     path: str
     """The path or the command of its program; empty if the engine does not report it."""
     found: bool | None
-    """Whether that program exists; None if this process cannot see it (in a snap or a virtual machine)."""
+    """Whether the program exists; None if this process cannot see it, because it is in a snap or a virtual machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class DockerEngine:
-    """The output of `docker info`, as far as it matters for GPUs."""
+    """The parts of the output of `docker info` that matter for GPUs."""
 
     version: str | None
     runtimes: tuple[Runtime, ...]
     default_runtime: str | None
     rootless: bool
     snap: bool
-    """Whether the engine itself is a snap, which has its own file system."""
+    """Whether the engine is a snap, which has its own file system."""
     desktop: bool
     """Whether it is Docker Desktop, whose engine runs in a virtual machine."""
     cgroup_version: str | None
@@ -84,7 +84,7 @@ class DaemonConfig:
 
 @dataclass(frozen=True, slots=True)
 class ToolkitConfig:
-    """The settings in /etc/nvidia-container-runtime/config.toml. A setting that the file does not have is None."""
+    """The settings in /etc/nvidia-container-runtime/config.toml; None if the file does not have them."""
 
     path: str
     problem: str = ""
@@ -104,7 +104,7 @@ class ContainerToolkit:
     """The commands that were found, as (command, path): "nvidia-ctk", "nvidia-container-runtime-hook", …"""
     config: Fact[ToolkitConfig]
     hooks: tuple[str, ...] = ()
-    """The OCI hook files for NVIDIA. They gave GPUs to Podman before CDI existed."""
+    """NVIDIA's OCI hook files, which gave GPUs to Podman before CDI existed."""
 
     def has(self, name: str) -> bool:
         """Return whether the command was found."""
@@ -117,8 +117,7 @@ class CdiSpec:
 
     path: str
     problem: str = ""
-    """The reason why the file could not be read or parsed; the other fields are then empty. Empty if there is no
-    problem."""
+    """The reason why the file cannot be read or parsed; empty if it can. The other fields are then empty."""
     kind: str = ""
     """"nvidia.com/gpu"."""
     version: str = ""
@@ -126,7 +125,7 @@ class CdiSpec:
     devices: tuple[str, ...] = ()
     """The names of its devices: "0", "all"."""
     missing: tuple[str, ...] = ()
-    """Device nodes, libraries and programs that it names and that do not exist."""
+    """Device nodes, libraries and programs in it that do not exist."""
     driver_version: str | None = None
     """The version in the name of the libcuda that it passes to containers."""
 
@@ -144,9 +143,8 @@ class ContainerFacts:
     daemon_config: Fact[DaemonConfig]
     toolkit: Fact[ContainerToolkit]
     cdi: tuple[CdiSpec, ...]
-    """The specifications for NVIDIA's devices: first those in /etc/cdi, then those in /var/run/cdi, then those in
-    the engine's other folders."""
+    """The specifications for NVIDIA's devices: those in /etc/cdi, in /var/run/cdi, and in other folders of the engine."""
 
     def tool(self, *names: str) -> ContainerTool | None:
-        """Return the tool with the first of these names that is installed; None if there is none."""
+        """Return the first of the named tools that is installed; None if none is."""
         return next((tool for name in names for tool in self.tools if tool.name == name), None)

@@ -16,18 +16,14 @@ class ChangedFile:
     size: int
     """The size on the disk, in bytes; -1 if it is not a file."""
     cut: bool
-    """Whether the file is shorter than its own headers say."""
+    """Whether the file is shorter than its headers say."""
     foreign: bool = False
-    """Whether the loader refuses the file, because it is named like a shared object but is not one for this
-    machine's architecture."""
+    """Whether the loader refuses the file: it has the name of a shared object, but is none for this architecture."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """A file that several distributions own.
-
-    The last one installed wrote it; removing any of them deletes it.
-    """
+    """A file of several distributions. The last one installed wrote it; uninstalling any deletes it."""
 
     path: str
     """The path relative to `location`."""
@@ -35,4 +31,4 @@ class SharedFile:
     owners: tuple[tuple[str, str], ...]
     """(name, version) of each owner."""
     now: tuple[str, str] | None
-    """The owner whose file is on the disk; None if that is not known, or if the file is missing."""
+    """The (name, version) of the owner whose file is on the disk; None if that is not known or the file is missing."""

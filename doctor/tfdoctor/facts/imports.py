@@ -12,25 +12,25 @@ class FileDifference:
     path: str
     """The path relative to the distribution's location."""
     what: str
-    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size, other
-    content), "syntax" (not valid Python), "unreadable"."""
+    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size, other content),
+    "syntax" (not valid Python) or "unreadable"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A module that is found in two folders."""
+    """A module that exists in two folders of sys.path."""
 
     name: str
     """Its top-level name: "numpy", "random"."""
     taken: str
-    """The file or folder that Python imports; the working folder is searched first."""
+    """The file or folder that Python imports."""
     hidden: str
-    """The other folder that contains it."""
+    """The other folder that contains the module."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalReason:
-    """The reason why an import is rehearsed."""
+    """A reason to rehearse the import of TensorFlow."""
 
     module: str
     """The distribution or module that differs from what is known to work."""
@@ -40,7 +40,7 @@ class RehearsalReason:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """The result of importing one module."""
+    """The result of importing a module."""
 
     name: str
     error: str = ""
@@ -60,7 +60,7 @@ class ImportResult:
     frames: tuple[str, ...] = ()
     """The files in the traceback; the last one raised the error."""
     root: str = ""
-    """The text of the original error if this one was raised in its place, else empty."""
+    """The text of the original error, if another one was raised in its place; else empty."""
 
     @property
     def ok(self) -> bool:
@@ -75,9 +75,8 @@ class RehearsalFacts:
     oddities: tuple[RehearsalReason, ...]
     modules: tuple[ImportResult, ...]
     source: ImportResult | None = None
-    """The result of executing the generated protobuf sources of TensorFlow and Keras one by one: the first
-    failure, or else the last result."""
+    """The first failure, or else the last result, of executing the generated protobuf sources of TensorFlow and Keras."""
     keras: tuple[ImportResult, ...] = ()
-    """Modules of Keras, imported with a replacement for TensorFlow."""
+    """The results for modules of Keras, which are imported with a replacement for TensorFlow."""
     complete: bool = True
     """Whether the child process reached the last import; False if it ended or was stopped before that."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import DeniedPath
 
 LIST_VARIABLES = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
-"""Variables that contain lists; each of their entries has its own origin."""
+"""Variables that contain lists. Each entry has its own origin."""
 
 
 MODULE_PATH = "sys.path"
@@ -30,7 +30,7 @@ class Origin:
     by: str
     """The kind of origin:
 
-    * "start": Python's own startup (sitecustomize, a .pth file)
+    * "start": Python's startup (sitecustomize, a .pth file)
     * "wrapper": the interpreter, which is a script that sets the variable
     * "activation": a script that runs when the environment is activated
     * "kernel": the requested kernel.json
@@ -38,9 +38,9 @@ class Origin:
     * "shell": the process that started tfdoctor; the file is not known
     """
     entry: str | None = None
-    """The entry of a list; None for the whole variable."""
+    """The entry of a list; None if the file sets the whole variable."""
     path: str = ""
-    """The path of the file that sets it, for display; empty if it is not known."""
+    """The path of the file, for display; empty if it is not known."""
     line: int | None = None
     text: str = ""
     """The line of the file."""
@@ -48,11 +48,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFacts:
-    """The environment variables that matter to TensorFlow on a GPU, and misspelt ones."""
+    """The environment variables that affect TensorFlow on a GPU, and misspelt ones."""
 
     variables: dict[str, str]
-    """The values that the variables have after the startup of the examined Python. Variables that only the loader
-    and Python's startup read (LD_…, PYTHON…) have the values with which it was started."""
+    """The values of the variables after the startup of the examined Python.
+
+    Variables that only the loader and Python's startup read (LD_…, PYTHON…) have the values with which it was started.
+    """
     misspelt: tuple[tuple[str, str], ...]
     """The misspelt variables, as (name that is set, correct name)."""
     scheduler: str | None
@@ -64,13 +66,12 @@ class EnvironmentFacts:
     late: tuple[Origin, ...] = ()
     """Variables that Python's startup sets too late, because the loader or Python has already read them."""
     programs: frozenset[str] | None = None
-    """The programs of PROGRAMS in probes/environment.py that are on this user's PATH; None if they were not
-    looked for."""
+    """The programs of PROGRAMS (probes/environment.py) that are on this user's PATH; None if they were not searched."""
 
     def origin(self, name: str, entry: str | None = None) -> Origin | None:
-        """Return the origin of a variable, or of one entry of a list; None if it is not known.
+        """Return the origin of a variable, or of an entry of a list; None if it is not known.
 
-        `entry` is a path with or without a final slash. If it is None, return the first origin of the variable.
+        `entry` is a path, with or without a final slash. If it is None, the first origin of the variable is returned.
         """
         stripped = entry.rstrip("/") if entry is not None else None
         return next(
@@ -92,23 +93,25 @@ class LoadAttempt:
     problem: str
     """The reason why the loader does not use the file; empty if it uses the file."""
     via: str
-    """The part of the search path that led to the file: "RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …",
-    "ld.so.cache", "default folder", "LD_PRELOAD"."""
+    """The part of the search path that led to the file.
+
+    "RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …", "ld.so.cache", "default folder" or "LD_PRELOAD".
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The result of one `dlopen` (or DT_NEEDED) of a soname."""
+    """The result of loading a soname, with `dlopen` or because of a DT_NEEDED entry."""
 
     soname: str
     path: str | None
-    """The file that is mapped; None if there is none."""
+    """The file that is mapped; None if no file is."""
     via: str
-    """The part of the search path that led to the file, as in `Tried`."""
+    """The part of the search path that led to the file, as in `LoadAttempt`."""
     error: str
     """The message of dlerror(); empty if the library is loaded."""
     really_missing: tuple[str, ...] = ()
-    """The sonames that could not be resolved: this one, or those of libraries that it needs."""
+    """The sonames that could not be resolved: this one, or those of the libraries that it needs."""
     needed_by: str | None = None
     """The object whose dependency is missing; None if the opened library itself is missing."""
     tried: tuple[LoadAttempt, ...] = ()
@@ -116,9 +119,9 @@ class Resolution:
     crash: bool = False
     """Whether a signal would end the loader."""
     real: str = ""
-    """`path` with symbolic links resolved; empty if that gives the same path, apart from ".."."""
+    """`path` with symbolic links resolved; empty if that differs from `path` in ".." components only."""
     version: str | None = None
-    """The library version, taken from the file's real name (libcudnn.so.9.1.0) or from the header beside it."""
+    """The library version, from the real file name (libcudnn.so.9.1.0) or from the header next to it; None if not known."""
 
     @property
     def ok(self) -> bool:
@@ -128,7 +131,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class FoundElsewhere:
-    """A file of a missing library's family that was found outside the loader's search path."""
+    """A file of a missing library, in any version, that was found outside the loader's search path."""
 
     stem: str
     """The name without a version, such as "libcusolver"."""
@@ -160,7 +163,7 @@ class RemovedEntriesResult:
     resolutions: tuple[Resolution, ...]
     """The resolutions of all libraries, as in `LoaderFacts`."""
     import_needs: tuple[Resolution, ...]
-    """As in `LoaderFacts`."""
+    """The unresolved DT_NEEDED entries, as in `LoaderFacts`."""
     instead: tuple[ReplacedLibrary, ...]
     """The libraries that these entries provide."""
 
@@ -171,7 +174,7 @@ class RemovedEntriesResult:
 
 @dataclass(frozen=True, slots=True)
 class LoaderFacts:
-    """The loader's results for all libraries that this TensorFlow opens, in the order in which it opens them."""
+    """The loader's results for all libraries that this TensorFlow opens, in the order of opening."""
 
     caller: str | None
     """The object that calls dlopen; None if it is not known."""
@@ -181,7 +184,7 @@ class LoaderFacts:
     """The entries of LD_LIBRARY_PATH, split as glibc splits them."""
     resolutions: tuple[Resolution, ...]
     import_needs: tuple[Resolution, ...]
-    """The DT_NEEDED entries of TensorFlow's own objects that could not be resolved."""
+    """The DT_NEEDED entries of TensorFlow's objects that could not be resolved."""
     found: tuple[FoundElsewhere, ...]
     """Files of missing libraries that were found outside the search path."""
     preload: tuple[str, ...] = ()
@@ -189,10 +192,12 @@ class LoaderFacts:
     plugins: tuple[Resolution, ...] = ()
     """The results of loading TensorFlow's plugins."""
     denied: tuple[DeniedPath, ...] = ()
-    """Files that the loader finds but may not use."""
+    """Files that the loader finds but has no permission to use."""
     without: tuple[RemovedEntriesResult, ...] = ()
-    """The results without one entry, for each entry, and then without all entries that provide a library. Empty
-    unless a library is missing or the driver's libraries come from these variables."""
+    """The results without one entry, for each entry, and then without all entries that provide a library.
+
+    Empty unless a library is missing or the driver's libraries come from these variables.
+    """
 
     def resolution(self, soname: str) -> Resolution | None:
         """Return the resolution of a soname; None if TensorFlow does not open it."""

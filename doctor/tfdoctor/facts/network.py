@@ -1,4 +1,4 @@
-"""Dataclasses for the facts about the network: listening ports, proxies, and connection results."""
+"""Dataclasses for the facts about the network: listening ports, proxies and connections."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ class ListeningPorts:
     ports: frozenset[int] | None
     """The TCP ports on which a program listens; None if they are not known."""
     addresses: frozenset[str]
-    """This machine's own addresses, as `ipaddress` formats them; empty if they are not known."""
+    """The addresses of this machine, as `ipaddress` formats them; empty if they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The proxy that gRPC, and so TensorFlow's distributed servers, connect through."""
+    """The proxy through which gRPC, and therefore TensorFlow's distributed servers, connect."""
 
     variable: str
     """The environment variable that names the proxy."""
     excluded_hosts: tuple[str, ...]
-    """The unchanged entries for hosts that need no proxy: ends of host names, addresses, networks."""
+    """The entries for hosts that need no proxy: ends of host names, addresses and networks."""
     listed_in: str = "no_proxy"
     """The variable that lists those hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionResult:
-    """The result of connecting to one address."""
+    """The result of connecting to an address."""
 
     ok: bool | None
     """Whether the connection succeeded; None if it could not be tried."""
     failure: str | None = None
-    """The kind of failure: "refused", "timeout", "no-such-name", "not-tensorflow"; None if it succeeded or is not
-    one of these."""
+    """"refused", "timeout", "no-such-name" or "not-tensorflow"; None for other failures, or if it succeeded."""
     detail: str = ""
-    """The details, as a clause for a message."""
+    """Details, as a clause for a message."""

@@ -11,7 +11,7 @@ PYTHON_OPTION = "--python"
 
 @dataclass(frozen=True, slots=True)
 class LostEnvironment:
-    """A requested or active environment whose Python cannot be started."""
+    """A requested or active environment whose Python cannot be used."""
 
     variable: str
     """The source of the request: "VIRTUAL_ENV", "CONDA_PREFIX" or `PYTHON_OPTION`."""
@@ -30,25 +30,25 @@ class LostEnvironment:
     version: str | None = None
     """The Python version in its pyvenv.cfg."""
     moved_to: tuple[str, ...] = ()
-    """The folders of environments whose scripts say that they were created in `prefix`."""
+    """The folders of environments whose scripts show that they were created in `prefix` and moved."""
     successor: str | None = None
-    """The path of a Python with the same minor version as the missing one; None if PATH has none."""
+    """The path of a Python on PATH with the same minor version as the missing one; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPython:
-    """Another Python on this machine that has TensorFlow. It was not started; only its files were read."""
+    """Another Python on this machine that has TensorFlow. Only its files were read; it was not started."""
 
     path: str
     how: str
     """Where it was found, such as "the Jupyter kernel `tf`" or ".venv in the working folder"."""
     tensorflow: str | None = None
-    """The version of its distribution; None if the folder's name does not contain it."""
+    """The version of its TensorFlow distribution; None if the name of the folder does not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonChoice:
-    """The choice of the Python to examine, made before starting it."""
+    """The choice of the Python to examine, before it is started."""
 
     path: str
     """The executable."""
@@ -59,18 +59,18 @@ class PythonChoice:
     lost: tuple[LostEnvironment, ...] = ()
     """Requested or active environments that could not be used."""
     others: tuple[OtherPython, ...] = ()
-    """Other Pythons with TensorFlow; looked for only if this one has no TensorFlow or does not work."""
+    """Other Pythons with TensorFlow. They are searched only if this one has no TensorFlow or does not work."""
     kernel: str | None = None
-    """The path of the requested kernel.json, which names this Python; None if none was requested."""
+    """The path of the requested kernel.json, which contains this Python; None if none was requested."""
     kernel_sets: tuple[str, ...] = ()
     """The names of the variables that the kernel.json sets; their values may be secret."""
     on_path: str = ""
-    """The path of `python` in this shell, if an environment is active and does not contain it."""
+    """The path of `python` on PATH, if it is outside the active environment; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartupFailure:
-    """The behaviour of a Python that could not be examined."""
+    """How a Python behaved that could not be examined."""
 
     kind: str
     """One of the following:
@@ -102,18 +102,17 @@ class UnusablePython(Unknown):
     """An unknown fact about a Python that could not be examined."""
 
     trouble: StartupFailure | None = None
-    """The behaviour of the Python; None if it starts, but too slowly."""
+    """How the Python behaved; None if it starts, but too slowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeniedPath:
-    """An existing file or folder that cannot be used for lack of permission or because of a mount option."""
+    """A file or folder that cannot be used because of its permissions or a mount option."""
 
     path: str
     """The file or folder that is required."""
     closed: str
-    """The file or folder that denies access: `path`, one of its parents, or the mount point of a noexec file
-    system."""
+    """What denies access: `path`, one of its parents, or the mount point of a noexec file system."""
     why: str = "mode"
     """The reason: "mode" (the permissions) or "noexec" (the mount option)."""
     owner: str | None = None
@@ -121,4 +120,4 @@ class DeniedPath:
     own: bool | None = None
     """Whether this user is the owner."""
     mode: str | None = None
-    """The mode of `closed` as chmod takes it, such as "700"."""
+    """The mode of `closed` in the form that chmod accepts, such as "700"."""

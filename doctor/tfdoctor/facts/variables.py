@@ -1,4 +1,4 @@
-"""List the environment variables that TensorFlow, CUDA and their libraries read, and find misspelt ones."""
+"""The variables that TensorFlow, CUDA and their libraries read, and a search for misspelt ones."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ KNOWN_VARIABLES = (
 CHECKED_VARIABLES = tuple(
     name for name in KNOWN_VARIABLES if len(name) >= 8 and name not in {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"}
 )
-"""Names whose misspellings are reported; short names have too many legitimate neighbours."""
+"""Names whose misspellings are reported. Short names are similar to too many other names."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
-"""A name that is compared; shorter and much longer names are no misspellings."""
+"""A name that is compared. Shorter and much longer names cannot be misspellings."""
 
 
 def find_misspelt_variables(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -77,7 +77,7 @@ def find_misspelt_variables(names: Iterable[str]) -> tuple[tuple[str, str], ...]
         if upper_name in CHECKED_VARIABLES:
             pairs.append((name, upper_name))
             continue
-        if not any(_may_be_meant(upper_name, candidate) for candidate in CHECKED_VARIABLES):
+        if not any(_may_be_misspelling(upper_name, candidate) for candidate in CHECKED_VARIABLES):
             continue
         import difflib  # deferred because it is rarely needed
 
@@ -91,23 +91,23 @@ def find_misspelt_variables(names: Iterable[str]) -> tuple[tuple[str, str], ...]
     return tuple(pairs)
 
 
-def _may_be_meant(name: str, candidate: str) -> bool:
-    """Return whether the two names can be at most two edits apart; this test is fast.
+def _may_be_misspelling(name: str, candidate: str) -> bool:
+    """Return whether two names can be at most two edits apart. This test is fast.
 
-    Each edit changes the length by at most one, and the set of letters by at most two.
+    An edit changes the length by at most one, and the set of letters by at most two.
     """
     return abs(len(name) - len(candidate)) <= 2 and len(set(name) ^ set(candidate)) <= 4
 
 
 def _is_other_name(name: str, candidate: str) -> bool:
-    """Return whether a name differs from a known one by a whole word, and so is not a misspelling of it."""
+    """Return whether a name differs from a known one by a whole word (`…_V2`): it is not misspelt."""
     return set(name.split("_")) ^ set(candidate.split("_")) in ({"S"}, {"V2"}) or name.startswith(
         f"{candidate}_"
     )
 
 
 def count_edits(left: str, right: str) -> int:
-    """Return the Damerau-Levenshtein distance of two short words; swapping neighbouring letters is one edit."""
+    """Return the Damerau-Levenshtein distance: swapping two adjacent letters is one edit."""
     previous: list[int] = []
     current = list(range(len(right) + 1))
     for left_index, left_char in enumerate(left, 1):

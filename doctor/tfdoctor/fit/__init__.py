@@ -1,7 +1,7 @@
-"""Decide whether a TensorFlow release fits a machine, and which release fits best. Pure.
+"""Decide whether a TensorFlow release fits a machine, and which release fits best.
 
-Each reason names its source in compat/. `plan` builds its options from these results; the remedies of the
-rules and the compatibility matrix use them too.
+The functions read nothing but compat/, and each reason names its source there. The planner, the remedies of the rules and
+the compatibility matrix use them.
 """
 
 from tfdoctor.fit.compatibility import (

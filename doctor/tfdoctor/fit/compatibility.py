@@ -1,4 +1,4 @@
-"""Decide whether a release fits a machine in a virtual environment, and which release fits best. Pure.
+"""Decide whether a release fits a machine in a virtual environment, and which release fits best.
 
 `recommend` and the remedies of `check` both use this module, so that they name the same release.
 """
@@ -35,18 +35,18 @@ __all__ = [
 ]
 
 _MAX_CANDIDATES = 400
-"""The maximum number of releases considered for one request; the tables have fewer."""
+"""The largest number of releases that are considered for a request. The tables have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The result of checking one release on one machine, in a virtual environment."""
+    """Whether a release fits a machine in a virtual environment, and the reasons if it does not."""
 
     release: Release
     python: str | None
-    """The Python version to use, such as `"3.11"`; None if none is available."""
+    """The Python version to use, such as `"3.11"`; None if the release has no suitable one."""
     cuda: CudaSet | None
-    """NVIDIA's wheels for the release; None if its CUDA comes from elsewhere or no wheels exist."""
+    """NVIDIA's wheels for the release; None if there are none, or if they are not used."""
     reasons: tuple[Reason, ...]
     """The reasons why the release cannot be used; empty if it can be used."""
     caveats: tuple[Caveat, ...]
@@ -59,7 +59,7 @@ class Fit:
 
 
 class _HasSeriousCount(Protocol):
-    """An object with a number of serious caveats."""
+    """An object that knows the number of its serious caveats."""
 
     @property
     def serious_count(self) -> int: ...
@@ -69,10 +69,7 @@ _Choice = TypeVar("_Choice", bound=_HasSeriousCount)
 
 
 def choose_preferred(choices: Iterable[_Choice]) -> _Choice | None:
-    """Return the first choice without a serious caveat, else the first one with the fewest.
-
-    None if there are no choices.
-    """
+    """Return the first choice without a serious caveat, else the first with the fewest, or None."""
     preferred: _Choice | None = None
     for choice in choices:
         if preferred is None or choice.serious_count < preferred.serious_count:
@@ -93,7 +90,7 @@ def list_candidates(compat: Compat, spec: str | None = None) -> Iterator[Release
 
 @lru_cache(maxsize=128)
 def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
-    """Return the releases that `list_candidates` yields; cached, because a generator cannot be.
+    """Return the releases that `list_candidates` yields, as a tuple, which can be cached.
 
     If two distributions have the same version, the one with a tested lock is preferred.
     """
@@ -115,7 +112,7 @@ def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
         if not release.gpu or len(candidates) >= _MAX_CANDIDATES:
             continue
         previous = candidates.get(release.version)
-        if previous is None or (not _is_pinned(compat, previous) and _is_pinned(compat, release)):
+        if previous is None or (not _has_lock(compat, previous) and _has_lock(compat, release)):
             candidates[release.version] = release
     return tuple(candidates.values())
 
@@ -123,7 +120,7 @@ def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
 def _select_releases(compat: Compat, spec: str) -> Sequence[Release]:
     """Return the releases that a specification selects.
 
-    For a prefix (`2.17`) these are all its final releases, because the newest one may not fit.
+    For a prefix (`2.17`) these are all of its final releases, because the newest may not fit.
     """
     selected = compat.select(spec)
     if not versions.is_prefix(spec) or selected[0].is_prerelease:
@@ -146,8 +143,8 @@ def find_best_fit(
 ) -> Fit | None:
     """Return the release that fits this machine best, with its Python and CUDA; None if none fits.
 
-    `python` is the required Python version, such as "3.11" or "3.11.7". `spec` is a release specification.
-    None means any. A release whose CUDA is not in NVIDIA's wheels is returned only if no other fits.
+    `python` is the required Python version, such as `"3.11"` or `"3.11.7"`, and `spec` a release specification; None
+    means any. A release whose CUDA is not in NVIDIA's wheels is returned only if no other fits.
     """
     minor = versions.major_minor(python) if python is not None else None
     releases = [
@@ -164,7 +161,7 @@ def find_best_fit(
 
 
 def can_use_release(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
-    """Return whether a release fits this machine in a virtual environment, with CUDA from any source."""
+    """Return whether a release fits the machine in a virtual environment, with CUDA from any source."""
     minor = versions.major_minor(python) if python is not None else None
     return any(
         not fit_environment(compat, release, host, minor, wheels=wheels).reasons for wheels in (True, False)
@@ -172,9 +169,9 @@ def can_use_release(compat: Compat, release: Release, host: Host, python: str | 
 
 
 def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
-    """Return the reasons why the machine's GPUs and driver exclude a release; empty if they do not.
+    """Return the reasons why a release cannot use the machine's GPUs and driver; empty if it can.
 
-    A release is excluded only if neither NVIDIA's wheels nor the CUDA that it was built with can be used.
+    It cannot if it can use neither NVIDIA's wheels nor the CUDA version that it was built with.
     """
     cuda_set, judgement = compat.cuda_set(release.version), Judgement()
     if cuda_set is not None:
@@ -194,10 +191,10 @@ def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reas
 def fit_environment(
     compat: Compat, release: Release, host: Host, python: str | None = None, *, wheels: bool = True
 ) -> Fit:
-    """Return whether a release fits this machine in a virtual environment, with the reasons and caveats.
+    """Decide whether a release fits the machine in a virtual environment.
 
-    If `wheels` is true, its CUDA must come from NVIDIA's wheels, and a tested lock is required. If it is
-    false, the CUDA that it was built with may come from any source. If `python` is None, one is chosen.
+    If `wheels` is true, its CUDA must come from NVIDIA's wheels, and a tested lock is required. If it is false, the
+    CUDA that it was built with may come from any source. If `python` is None, a suitable version is chosen.
     """
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=False)
@@ -220,7 +217,7 @@ def fit_environment(
 
 
 def _build_fit(judgement: Judgement, release: Release, python: str | None, cuda_set: CudaSet | None) -> Fit:
-    """Build the result from the judgement and the caveats of the release itself."""
+    """Build the result from the reasons and caveats so far, and the caveats of the release itself."""
     caveats = (*judgement.caveats, *constraints.check_release(release))
     return Fit(release, python, cuda_set, tuple(judgement.reasons), caveats)
 
@@ -229,7 +226,7 @@ def _build_fit(judgement: Judgement, release: Release, python: str | None, cuda_
 
 
 def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
-    """Return the host's Python if the release can use it, else the newest available one; None if there is none."""
+    """Return the host's Python version if it is suitable, else the newest suitable one, or None."""
     current = host.python
     if current is not None and current in release.linux_pythons and is_locked(compat, release, current):
         return current
@@ -239,36 +236,33 @@ def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
 
 
 def find_newest_python(release: Release, is_usable: Callable[[str], bool]) -> str | None:
-    """Return the newest usable Python that the release has a wheel for; None if there is none."""
+    """Return the newest usable Python version that the release has a wheel for; None if there is none."""
     return next((python for python in reversed(release.linux_pythons) if is_usable(python)), None)
 
 
 def is_locked(compat: Compat, release: Release, python: str) -> bool:
-    """Return whether a tested lock exists for this release on this Python."""
+    """Return whether a tested lock exists for a release on a Python version."""
     return lock_name(release.package, release.version, python) in _list_locks(compat.locks.folder)
 
 
-def _is_pinned(compat: Compat, release: Release) -> bool:
-    """Return whether a tested lock exists for this distribution on any Python.
+def _has_lock(compat: Compat, release: Release) -> bool:
+    """Return whether a tested lock exists for a release on any Python version.
 
-    For 1.15.0 only `tensorflow-gpu` has one, though `tensorflow` has the same code.
+    For 1.15.0 only `tensorflow-gpu` has a lock, though `tensorflow` has the same code.
     """
     return any(is_locked(compat, release, python) for python in release.linux_pythons)
 
 
 @lru_cache(maxsize=4)
 def _list_locks(folder: Path) -> frozenset[str]:
-    """Return the names of all lock files; cached because there are hundreds, and many calls need them."""
+    """Return the names of all lock files. They are cached, because there are hundreds."""
     return frozenset(path.name for path in folder.iterdir())
 
 
 def check_python(
     judgement: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
-    """Add a reason to the judgement if the release has no wheel for the Python.
-
-    If `locked` is true, also add one if there is no tested lock.
-    """
+    """Add a reason if the release has no wheel for the Python version or, if `locked`, no tested lock."""
     if python is None or python not in release.linux_pythons:
         available = ", ".join(release.linux_pythons) or "none"
         request = f"Python {python}" if python is not None else "any Python that is available"
@@ -289,9 +283,9 @@ def check_python(
 
 
 def check_wheels(judgement: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
-    """Check NVIDIA's wheels for a release against the machine's GPUs and driver, and return them.
+    """Return NVIDIA's wheels for a release, and add the reasons why the GPUs or the driver exclude them.
 
-    None if no NVIDIA wheels have its CUDA version; this is added to the reasons.
+    If there are no wheels with its CUDA version, add that as a reason and return None.
     """
     cuda_set = compat.cuda_set(release.version)
     if cuda_set is None:
@@ -316,12 +310,12 @@ def _list_missing_wheels(compat: Compat, release: Release) -> str:
 
 
 def _has_wheel(compat: Compat, soname: str) -> bool:
-    """Return whether NVIDIA's wheels for any CUDA major version contain a library with exactly this soname."""
+    """Return whether an NVIDIA wheel contains a library with exactly this soname."""
     parts, family = split_soname(soname), compat.library(soname)
     if parts is None or family is None:
         return False
     if parts[0] == "cudnn":
-        return parts[1] in ("8", "9")
+        return parts[1] in ("8", "9")  # its version does not follow the CUDA version
     return any(
         compat.soname_for(parts[0], cuda) == soname
         for major, cuda in compat.cuda_of_wheels.items()

@@ -1,4 +1,4 @@
-"""Check a release against a machine, its GPUs and its driver. Each reason names its source. Pure."""
+"""Check a release against a machine, its GPUs and its driver, and collect the reasons against it."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class Judgement:
         self.caveats: list[Caveat] = []
 
     def refuse(self, cause: Cause, text: str, source: str) -> None:
-        """Add a reason why the release cannot be used."""
+        """Add a reason why the release cannot be used. `source` is the entry of compat/ that proves it."""
         self.reasons.append(Reason(cause, text, source))
 
     def warn(self, cause: Cause, text: str, source: str, *, serious: bool = True) -> None:
-        """Add a caveat about a release that can still be used."""
+        """Add a caveat. The release can still be used."""
         self.caveats.append(Caveat(cause, text, source, serious))
 
 
 def format_release_source(release: Release) -> str:
-    """Return the entry of compat/ for a release, as the source of a reason."""
+    """Return the name of the entry of compat/ for a release, as the source of a reason."""
     return f"tensorflow.json: {release.package} {release.version}"
 
 
 def find_capability_floor(release: Release) -> str:
-    """Return the compute capability below which this release ignores a GPU."""
+    """Return the compute capability below which a release ignores a GPU."""
     if release.registration_floor is None and release.linkage == "needed" and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
     return release.registration_floor or DEFAULT_MIN_CAPABILITY
@@ -78,7 +78,7 @@ def check_release(release: Release) -> tuple[Caveat, ...]:
 def check_machine(judgement: Judgement, release: Release, host: Host, *, container: bool) -> None:
     """Add the reasons why the operating system, the processor or glibc exclude a release.
 
-    A container has its own glibc, so that is not checked for one.
+    With `container`, glibc is not checked, because a container has its own.
     """
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
@@ -121,7 +121,7 @@ def check_machine(judgement: Judgement, release: Release, host: Host, *, contain
 def check_gpus(
     judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
-    """Add the reasons and caveats that the host's GPUs give: for the wheel's code, its CUDA and its cuDNN."""
+    """Add the reasons and caveats if the wheel's code, CUDA or cuDNN does not support the host's GPUs."""
     reasons, caveats = _collect_gpu_results(compat, release, host.cards, cuda, cudnn)
     judgement.reasons += reasons
     judgement.caveats += caveats
@@ -129,45 +129,45 @@ def check_gpus(
 
 @lru_cache(maxsize=4096)
 def _collect_gpu_results(
-    compat: Compat, release: Release, cards: tuple[HostGpu, ...], cuda: str, cudnn: str | None
+    compat: Compat, release: Release, gpus: tuple[HostGpu, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
-    """Return the reasons and caveats that `check_gpus` adds; cached because hosts and releases repeat."""
+    """Return the reasons and caveats that `check_gpus` adds. They are cached: hosts and releases repeat."""
     judgement = Judgement()
-    if not cards:
+    if not gpus:
         _check_newest_gpus(judgement, compat, cuda)
-    for card in _iter_distinct_gpus(cards):
+    for gpu in _iter_distinct_gpus(gpus):
         reason_count = len(judgement.reasons)
-        _check_code(judgement, compat, release, card)
+        _check_code(judgement, compat, release, gpu)
         if len(judgement.reasons) == reason_count:
-            _check_libraries(judgement, compat, card, cuda)
+            _check_libraries(judgement, compat, gpu, cuda)
         if len(judgement.reasons) == reason_count and cudnn is not None:
-            _check_cudnn(judgement, compat, card, cudnn)
+            _check_cudnn(judgement, compat, gpu, cudnn)
     return tuple(judgement.reasons), tuple(judgement.caveats)
 
 
-def _iter_distinct_gpus(cards: tuple[HostGpu, ...]) -> Iterator[HostGpu]:
+def _iter_distinct_gpus(gpus: tuple[HostGpu, ...]) -> Iterator[HostGpu]:
     """Yield the first GPU of each compute capability."""
     capabilities: set[str] = set()
-    for card in cards:
-        if card.capability not in capabilities:
-            capabilities.add(card.capability)
-            yield card
+    for gpu in gpus:
+        if gpu.capability not in capabilities:
+            capabilities.add(gpu.capability)
+            yield gpu
 
 
-def _format_gpu(card: HostGpu) -> str:
+def _format_gpu(gpu: HostGpu) -> str:
     return (
-        f"{card.name} (compute capability {card.capability})" if "capability" not in card.name else card.name
+        f"{gpu.name} (compute capability {gpu.capability})" if "capability" not in gpu.name else gpu.name
     )
 
 
-def _check_code(judgement: Judgement, compat: Compat, release: Release, card: HostGpu) -> None:
-    """Add a reason or a caveat unless the release has machine code for a GPU."""
-    name, capability = f"TensorFlow {release.version}", card.capability
+def _check_code(judgement: Judgement, compat: Compat, release: Release, gpu: HostGpu) -> None:
+    """Add a reason or a caveat unless the release has cubins for a GPU."""
+    name, capability = f"TensorFlow {release.version}", gpu.capability
     floor = find_capability_floor(release)
     if not versions.is_at_least(capability, floor):
         judgement.refuse(
             Cause.GPU_TOO_OLD,
-            f"{name} ignores cards below compute capability {floor}; {_format_gpu(card)} is older",
+            f"{name} ignores cards below compute capability {floor}; {_format_gpu(gpu)} is older",
             format_release_source(release),
         )
         return
@@ -175,13 +175,13 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ho
     problems = [
         problem
         for problem in compat.problems_of(release.package, release.version, capability=capability, area="gpu")
-        if set(problem.when) <= {"capability"}
+        if set(problem.when) <= {"capability"}  # other conditions depend on the installation
     ]
     fatal_problem = next((problem for problem in problems if problem.severity == "error"), None)
     if fatal_problem is not None:
         judgement.refuse(
             Cause(fatal_problem.cause),
-            f"{_format_gpu(card)}: {fatal_problem.title}. {fatal_problem.remedy}",
+            f"{_format_gpu(gpu)}: {fatal_problem.title}. {fatal_problem.remedy}",
             f"problems.toml: {fatal_problem.id}",
         )
         return
@@ -191,20 +191,20 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ho
         available = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
         judgement.refuse(
             Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW,
-            f"{name} has no code for {_format_gpu(card)}{available}",
+            f"{name} has no code for {_format_gpu(gpu)}{available}",
             format_release_source(release),
         )
     elif code == "arch-specific":
         judgement.refuse(
             Cause.GPU_TOO_NEW,
-            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_gpu(card)} cannot "
+            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_gpu(gpu)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
             format_release_source(release),
         )
     elif code == "jit":
         judgement.warn(
             Cause.GPU_TOO_NEW,
-            f"{name} has no machine code for {_format_gpu(card)}: the driver compiles its PTX at first use, which "
+            f"{name} has no machine code for {_format_gpu(gpu)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
             format_release_source(release),
         )
@@ -221,33 +221,33 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ho
         )
 
 
-def _check_libraries(judgement: Judgement, compat: Compat, card: HostGpu, cuda: str) -> None:
+def _check_libraries(judgement: Judgement, compat: Compat, gpu: HostGpu, cuda: str) -> None:
     """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return
     capabilities = [versions.parse_capability(text) for text in series.capabilities]
-    capability = versions.parse_capability(card.capability)
+    capability = versions.parse_capability(gpu.capability)
     source = f"cuda.toml: [[series]] {series.version}"
     if capability < min(capabilities):
         judgement.refuse(
             Cause.GPU_TOO_OLD,
             f"the libraries of CUDA {versions.major_minor(cuda)} begin at compute capability "
-            f"{series.capabilities[0]}; {_format_gpu(card)} is older",
+            f"{series.capabilities[0]}; {_format_gpu(gpu)} is older",
             source,
         )
-    elif (newest := find_newest_supported(compat, cuda, card.capability)) is not None:
+    elif (newest := find_newest_supported(compat, cuda, gpu.capability)) is not None:
         judgement.refuse(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
-            f"{_format_gpu(card)} is newer",
+            f"{_format_gpu(gpu)} is newer",
             source,
         )
 
 
 def _check_newest_gpus(judgement: Judgement, compat: Compat, cuda: str) -> None:
-    """Add a caveat if this CUDA does not support the newest GPUs; used if the host's GPUs are not known."""
-    newest_known = max((gpu.capability for gpu in compat.gpus), key=versions.parse_capability)
+    """Add a caveat if a CUDA version does not support the newest GPUs, for hosts whose GPUs are not known."""
+    newest_known = max((known_gpu.capability for known_gpu in compat.gpus), key=versions.parse_capability)
     if (newest := find_newest_supported(compat, cuda, newest_known)) is not None:
         judgement.warn(
             Cause.GPU_TOO_NEW,
@@ -259,57 +259,57 @@ def _check_newest_gpus(judgement: Judgement, compat: Compat, cuda: str) -> None:
 
 
 def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | None:
-    """Return the newest capability that this CUDA's libraries support, if the GPU's generation is newer.
+    """Return the newest capability that a CUDA version supports, if the GPU is of a newer generation.
 
-    None if it is not newer, or if the supported capabilities are not known.
+    Return None if it is not newer, or if the supported capabilities are not known.
     """
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return None
     newest = series.capabilities[-1]
-    # Code for one compute capability runs on later ones of the same generation, that is, major number.
+    # Code for a compute capability runs on later ones of the same generation, which is the major number.
     is_newer = versions.parse_capability(capability)[0] > versions.parse_capability(newest)[0]
     return newest if is_newer else None
 
 
-def _check_cudnn(judgement: Judgement, compat: Compat, card: HostGpu, cudnn: str) -> None:
+def _check_cudnn(judgement: Judgement, compat: Compat, gpu: HostGpu, cudnn: str) -> None:
     """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
-    support = compat.cudnn_support(cudnn, card.capability)
+    support = compat.cudnn_support(cudnn, gpu.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
     if support.verdict == "dropped":
-        judgement.refuse(Cause.GPU_TOO_OLD, f"{_format_gpu(card)}: {support.explanation}", source)
+        judgement.refuse(Cause.GPU_TOO_OLD, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "too-new":
         highest = support.range.highest if support.range is not None else "0.0"
-        if versions.parse_capability(card.capability)[0] > versions.parse_capability(highest)[0]:
-            judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(card)}: {support.explanation}", source)
+        if versions.parse_capability(gpu.capability)[0] > versions.parse_capability(highest)[0]:
+            judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "jit":
         judgement.warn(
-            Cause.GPU_TOO_NEW, f"{_format_gpu(card)}: {support.explanation}", source, serious=False
+            Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False
         )
 
 
 def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
-    """Add the reasons and caveats for running an NGC image, whose TensorFlow NVIDIA builds itself."""
+    """Add the reasons and caveats for an NGC image, whose TensorFlow is NVIDIA's own build."""
     source = f"images.toml: [[ngc]] {image.tag}"
     lowest, note = compat.images.find_lowest(image), ""
     if image.lowest is None:
         note = " (assumed from NVIDIA's other images; no page for this one was read)"
-    for card in _iter_distinct_gpus(host.cards):
-        if lowest is not None and not versions.is_at_least(card.capability, lowest):
+    for gpu in _iter_distinct_gpus(host.cards):
+        if lowest is not None and not versions.is_at_least(gpu.capability, lowest):
             judgement.refuse(
                 Cause.GPU_TOO_OLD,
-                f"{image.name} begins at compute capability {lowest}{note}; {_format_gpu(card)} is older",
+                f"{image.name} begins at compute capability {lowest}{note}; {_format_gpu(gpu)} is older",
                 source,
             )
         else:
-            _check_libraries(judgement, compat, card, image.cuda)
+            _check_libraries(judgement, compat, gpu, image.cuda)
             if image.cudnn is not None:
-                _check_cudnn(judgement, compat, card, image.cudnn)
+                _check_cudnn(judgement, compat, gpu, image.cudnn)
     _check_last_branch(judgement, compat, image.cuda, host)
     if host.driver is None or image.driver is None or not check_driver_support(judgement, compat, host):
         return
     if host.reaches(image.driver):
-        _warn_older_in_branch(judgement, host.driver, image.driver, source)
+        _warn_about_branch(judgement, host.driver, image.driver, source)
         return
     minimum = compat.driver_minimum(image.cuda, find_platform(host))
     if minimum.minimum is not None and host.reaches(minimum.minimum):
@@ -329,10 +329,9 @@ def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host:
 
 
 def check_driver(judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
-    """Add the reasons and caveats that the host's driver gives.
+    """Add the reasons and caveats if the host's driver does not support a CUDA version or the GPUs.
 
-    The driver is compared with the minimum for this CUDA. That minimum is compared with the last driver branch
-    that supports each GPU.
+    The last driver branch that supports a GPU must also be new enough for the CUDA version.
     """
     minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
@@ -347,28 +346,28 @@ def check_driver(judgement: Judgement, compat: Compat, release: Release, host: H
                 source,
             )
             return
-        _warn_older_in_branch(judgement, host.driver, minimum.minimum, source)
+        _warn_about_branch(judgement, host.driver, minimum.minimum, source)
         _check_jit_driver(judgement, compat, release, host)
     _check_last_branch(judgement, compat, cuda, host)
 
 
 def check_driver_support(judgement: Judgement, compat: Compat, host: Host) -> bool:
-    """Add a reason for each GPU that the driver does not support, and return whether there were none.
+    """Add a reason for each GPU that the driver does not support, and return whether it supports all.
 
     A GPU that the driver itself reports is supported.
     """
     if host.driver is None or host.has_driver_gpus:
         return True
     reason_count = len(judgement.reasons)
-    for card in _iter_distinct_gpus(host.cards):
-        refusal = find_driver_refusal(compat, host.driver, card, find_platform(host))
+    for gpu in _iter_distinct_gpus(host.cards):
+        refusal = find_driver_refusal(compat, host.driver, gpu, find_platform(host))
         if refusal is not None:
             judgement.refuse(*refusal)
     return len(judgement.reasons) == reason_count
 
 
-def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, source: str) -> None:
-    """Add a caveat if the driver was given as a branch (`450`) and only newer drivers of that branch fit."""
+def _warn_about_branch(judgement: Judgement, driver: str, minimum: str, source: str) -> None:
+    """Add a caveat if the driver is a branch (`450`) and only its newer drivers are suitable."""
     if not versions.is_at_least(driver, minimum):
         judgement.warn(
             Cause.DRIVER_TOO_OLD,
@@ -379,16 +378,16 @@ def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, sourc
 
 
 def find_platform(host: Host) -> Platform:
-    """Return the platform whose driver versions apply; in WSL this is "windows"."""
+    """Return the platform whose driver versions apply: "windows" in WSL, too."""
     return "windows" if host.is_wsl or host.system == "Windows" else "linux"
 
 
 def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, host: Host) -> None:
-    """Add a reason if the driver cannot compile the PTX of kernels that have no machine code for a GPU."""
+    """Add a reason if the driver cannot compile the PTX of kernels that have no cubin for a GPU."""
     if host.driver is None:
         return
-    for card in _iter_distinct_gpus(host.cards):
-        compilation = _find_code_to_compile(compat, release, card.capability)
+    for gpu in _iter_distinct_gpus(host.cards):
+        compilation = _find_code_to_compile(compat, release, gpu.capability)
         if compilation is None:
             continue
         cuda, share = compilation
@@ -398,7 +397,7 @@ def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, ho
         cuda_release = compat.cuda_release(cuda)
         judgement.refuse(
             Cause.DRIVER_TOO_OLD,
-            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_gpu(card)}, which "
+            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_gpu(gpu)}, which "
             f"needs driver {own_driver} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
             f"cuda.toml: [[release]] {cuda_release.version if cuda_release is not None else ''}".rstrip(),
         )
@@ -406,21 +405,21 @@ def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, ho
 
 @lru_cache(maxsize=4096)
 def _find_code_to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
-    """Return (CUDA version of the PTX, share of kernels to compile) for a GPU; None if none are compiled."""
+    """Return (CUDA version of the PTX, share of the kernels) to compile for a GPU; None if none."""
     return compat.find_ptx_requirement(release, capability)
 
 
 def _check_last_branch(judgement: Judgement, compat: Compat, cuda: str, host: Host) -> None:
-    """Add a reason if this CUDA needs a newer driver branch than the last one that supports a GPU."""
+    """Add a reason if a CUDA version needs a newer driver branch than the last one that supports a GPU."""
     minimum = compat.driver_minimum(cuda).minimum
     if minimum is None:
         return
-    for card in _iter_distinct_gpus(host.cards):
-        branch = compat.cards.find_ended(card.capability)
+    for gpu in _iter_distinct_gpus(host.cards):
+        branch = compat.cards.find_ended(gpu.capability)
         if branch is not None and versions.major(minimum) > versions.major(branch.last):
             judgement.refuse(
                 Cause.GPU_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
-                f"{_format_gpu(card)} is of branch {branch.last}",
+                f"{_format_gpu(gpu)} is of branch {branch.last}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

@@ -1,4 +1,4 @@
-"""Find the version of the installed driver, and whether a driver supports a GPU. Pure."""
+"""Find out which driver is installed, and whether a driver supports a GPU."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ __all__ = ["find_driver_refusal", "find_driver_version", "find_newest_driver", "
 
 
 def find_driver_version(facts: Facts) -> tuple[str, str] | None:
-    """Return (driver version, its source); None if the version is not known.
-
-    The kernel module is preferred as the source, then NVML, then nvidia-smi.
-    """
+    """Return (driver version, source) from the kernel module, NVML or nvidia-smi; None if not known."""
     driver = facts.driver
     module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
     if module is not None and module.version and versions.is_version(module.version):
@@ -35,7 +32,7 @@ def find_driver_version(facts: Facts) -> tuple[str, str] | None:
 
 
 def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux") -> str:
-    """Return the newest known driver of a branch: "550.54.15" for "550".
+    """Return the newest known driver of a branch: `"550.54.15"` for `"550"`.
 
     A complete version and an unknown branch are returned unchanged.
     """
@@ -52,47 +49,41 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
     return max(matches, key=versions.parse_numbers, default=driver)
 
 
-def _find_ended_support(compat: Compat, driver: str, card: HostGpu) -> tuple[Cause, str, str] | None:
-    """Return (cause, reason, source) if the driver is newer than the last branch that supports the GPU.
-
-    None if this driver still supports the GPU.
-    """
-    branch = compat.cards.find_ended(card.capability)
+def _find_ended_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:
+    """Return (cause, reason, source) if the driver no longer supports the GPU, else None."""
+    branch = compat.cards.find_ended(gpu.capability)
     if branch is None or not versions.is_at_least(driver, branch.first_without):
         return None
-    limit = f"the last branch for compute capability {card.capability} is {branch.last}"
-    reason = f"driver {driver} does not drive the {card.name}: {limit}"
+    limit = f"the last branch for compute capability {gpu.capability} is {branch.last}"
+    reason = f"driver {driver} does not drive the {gpu.name}: {limit}"
     return Cause.NO_DEVICE, reason, f"cards.toml: [[ended]] {branch.name}"
 
 
 def find_driver_refusal(
-    compat: Compat, driver: str, card: HostGpu, platform: Platform = "linux"
+    compat: Compat, driver: str, gpu: HostGpu, platform: Platform = "linux"
 ) -> tuple[Cause, str, str] | None:
     """Return (cause, reason, source) if a driver is known not to support a GPU, else None.
 
-    There are two cases: the driver is newer than the last branch that supports the GPU, or the driver's CUDA
-    version is too old to compile code for the GPU.
+    Either the driver is newer than the last branch that supports the GPU, or the GPU is newer than the CUDA version of
+    the driver.
     """
-    ended_support = _find_ended_support(compat, driver, card)
+    ended_support = _find_ended_support(compat, driver, gpu)
     driver_limits = None if ended_support is not None else _find_newest_capability(compat, driver, platform)
     if driver_limits is None:
         return ended_support
     cuda, newest, series = driver_limits
-    if versions.parse_capability(card.capability) <= versions.parse_capability(newest):
+    if versions.parse_capability(gpu.capability) <= versions.parse_capability(newest):
         return None
     explanation = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
     return (
         Cause.DRIVER_TOO_OLD,
-        f"driver {driver} is older than the {card.name}: {explanation}",
+        f"driver {driver} is older than the {gpu.name}: {explanation}",
         f"cuda.toml: [[series]] {series}",
     )
 
 
 def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
-    """Return the driver versions at which the result of `find_driver_refusal` can change.
-
-    Between two neighbouring versions of this set, the result is the same.
-    """
+    """Return the driver versions at which the result of `find_driver_refusal` can change."""
     cuda_driver_versions = [
         entry.windows if platform == "windows" else entry.linux for entry in compat.cuda_releases
     ]
@@ -100,22 +91,16 @@ def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozens
         entry.driver_branch.lstrip("R") for entry in compat.all_cuda_series if entry.driver_branch is not None
     ]
     limits = {version for version in (*cuda_driver_versions, *branches) if version is not None}
-    next_branch = str(
-        max(map(versions.major, limits)) + 1
-    )  # the CUDA versions of newer branches are not known
+    next_branch = str(max(map(versions.major, limits)) + 1)  # its CUDA version is not known
     return frozenset({*limits, next_branch, *(entry.first_without for entry in compat.cards.ended)})
 
 
 @lru_cache(maxsize=256)
 def _find_newest_capability(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
-    """Return (CUDA version, newest compute capability that it supports, series) for a driver.
-
-    None if that is not known.
-    """
+    """Return (CUDA version, newest compute capability, series) that a driver supports; None if unknown."""
     cuda = compat.newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
     if cuda is None:
         return None
-    # The oldest toolkits have no entry. The next newer entry is used for them, because GPUs that are too new
-    # for it are too new for them as well.
+    # The oldest toolkits have no entry. Use the next newer one: a GPU that is too new for it is too new for them as well.
     supported = [series for series in compat.all_cuda_series if versions.is_at_least(series.version, cuda)]
     return (cuda, supported[0].capabilities[-1], supported[0].version) if supported else None

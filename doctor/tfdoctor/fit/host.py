@@ -1,4 +1,4 @@
-"""Build the `Host` that a release must fit from the facts about a machine. Pure."""
+"""Build the `Host` that a release must fit from the facts about a machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["build_host"]
 
 
 def build_host(facts: Facts, compat: Compat) -> Host:
-    """Return the host for the facts about an examined machine; unknown values stay unknown."""
+    """Build the host from the facts about a machine. What is not known is None or empty."""
     python = value_of(facts.python)
     machine = facts.machine
     driver_version = find_driver_version(facts)
@@ -39,7 +39,7 @@ def build_host(facts: Facts, compat: Compat) -> Host:
 
 
 def _has_gpus_from_driver(facts: Facts) -> bool:
-    """Return whether the driver itself reports GPUs, with or without CUDA_VISIBLE_DEVICES."""
+    """Return whether the driver itself reports GPUs, including those that CUDA_VISIBLE_DEVICES hides."""
     driver_results = [
         value_of(fact) for fact in (facts.driver.cuda, facts.driver.cuda_unhidden) if fact is not None
     ]
@@ -67,8 +67,8 @@ def _has_no_gpu(facts: Facts) -> bool:
 def _list_gpus(facts: Facts, compat: Compat) -> tuple[HostGpu, ...]:
     """Return the GPUs that the driver reports, including those that CUDA_VISIBLE_DEVICES hides.
 
-    If the driver reports none, return the known GPUs on the PCI bus. If there are none of these either, return
-    the GPUs that nvidia-smi names and whose compute capability follows from the name.
+    If it reports none, return the known GPUs on the PCI bus. If there are none, return the GPUs that nvidia-smi lists and
+    whose name determines the compute capability.
     """
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
         driver_result = value_of(fact) if fact is not None else None

@@ -1,4 +1,4 @@
-"""Find the nvidia/cuda images that contain the libraries of a release. Pure."""
+"""Find the nvidia/cuda images that contain the libraries of a release."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def list_fitting_tags(compat: Compat, release: Release, python: str | None = None) -> list[ImageTag]:
-    """Return the runtime tags that have all libraries of a release, the one nearest to its own CUDA first.
+    """Return the runtime tags with all libraries of a release, the one with the nearest CUDA first.
 
-    If `python` is given, tags whose system has this Python come before all others, then those with another
-    Python that the release has a wheel for. Empty if the release has no CUDA or no cuDNN.
+    If `python` is given, tags whose system has this Python come first, then those with another Python that the release
+    has a wheel for. The list is empty if the CUDA or cuDNN version of the release is not known.
     """
     if release.cuda is None or release.cudnn is None:
         return []
@@ -42,7 +42,7 @@ def _list_fitting_tags(
     pythons: tuple[str, ...],
     python: str | None,
 ) -> tuple[ImageTag, ...]:
-    """Return the result of `list_fitting_tags` for the relevant values of a release; cached by these values."""
+    """Return the result of `list_fitting_tags`, cached by the relevant values of a release."""
     split_names = [split_soname(name) for name in required]
     soname_by_stem = {
         parts[0]: name
@@ -58,18 +58,18 @@ def _list_fitting_tags(
             continue
         if all(compat.soname_for(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
             tags.append(tag)
-    own_cuda = versions.parse_numbers(cuda)[:2]
+    release_cuda = versions.parse_numbers(cuda)[:2]
 
     def make_sort_key(tag: ImageTag) -> tuple[object, ...]:
-        """Return the sort key of a tag.
+        """Return the sort key of a tag: by Python, by CUDA minor, by CUDA patch, by system.
 
-        The order is by Python, then by CUDA: the release's own CUDA, the next newer ones, then older ones.
-        Among equal ones, the newest CUDA patch release and the newest system come first.
+        The CUDA minor of the release comes first, then the next newer ones, then the next older ones. The newest patch
+        and the newest system come first.
         """
         system = compat.pythons.system(tag.system) if python is not None else None
         default_python = system.default if system is not None else ""
         tag_cuda = (*versions.parse_numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
-        is_older = tag_cuda[:2] < own_cuda
+        is_older = tag_cuda[:2] < release_cuda
         cuda_rank = _negate_numbers(tag_cuda[:2]) if is_older else tag_cuda[:2]
         python_rank = (
             python is not None and default_python != python,
@@ -87,5 +87,5 @@ def _list_fitting_tags(
 
 
 def _negate_numbers(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a sort key that puts the largest numbers first."""
+    """Negate the numbers, so that the largest come first when sorting."""
     return tuple(-number for number in numbers)

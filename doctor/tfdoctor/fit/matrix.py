@@ -1,4 +1,4 @@
-"""The compatibility matrix: select TensorFlow releases by conditions, and group those that are alike."""
+"""The compatibility matrix: select TensorFlow releases by conditions, and group similar ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatrixQuery:
-    """The conditions that a release must meet, all of them; None means no condition."""
+    """The conditions that a release must meet. None means no condition."""
 
     tf: str | None = None
     """A version specification (`versions.Spec`), such as "2.4" or ">=2.10,<2.13"."""
@@ -44,13 +44,13 @@ class MatrixQuery:
     capability: str | None = None
     """Compute capabilities, separated by commas; the release must run on at least one of them."""
     driver: str | None = None
-    """A driver version that must reach the minimum of the release's CUDA on `os`."""
+    """A driver version that must be at least the minimum for the release's CUDA on `os`."""
     os: Platform = "linux"
     """The operating system of the wheels and drivers."""
     package: str | None = None
     """The name of the distribution, such as "tensorflow-gpu"."""
     gpu: bool | None = None
-    """True for releases with GPU code on `os` only, False for those without."""
+    """True for releases with GPU code on `os`, False for those without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class MatrixRow:
     driver_linux: str | None
     """The minimum driver version on Linux; None if it is not known or if the release has no CUDA."""
     driver_windows: str | None
-    """The minimum driver version on Windows; None as on Linux, or if no Windows wheel has GPU code."""
+    """The minimum driver version on Windows; None if it is not known, or if no Windows wheel has GPU code."""
     problems: tuple[Problem, ...]
     """The known problems of the release, in the order of the table."""
     code: Code | None
@@ -70,8 +70,7 @@ class MatrixRow:
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
         """Return the row as `tfdoctor matrix --json` writes it (matrix.schema.json).
 
-        `code_of` returns the finding code of a problem. Fields that only GPU builds have are null for other
-        releases.
+        `code_of` returns the finding code of a problem. Fields that only apply to GPU builds are null for other releases.
         """
         release = self.release
         return {
@@ -111,7 +110,7 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class MatrixGroup:
-    """Neighbouring rows that do not differ in anything that matters for a choice, newest first."""
+    """Consecutive rows that do not differ in anything that matters for a choice, newest first."""
 
     rows: tuple[MatrixRow, ...]
 
@@ -132,11 +131,10 @@ class MatrixGroup:
 
 
 def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow, ...]:
-    """Return the rows that match the query, newest first; empty if none do.
+    """Return the rows that match the query, newest first; all rows if it is None.
 
-    Distributions of the same version are sorted by name. If `query` is None, all releases match. Raise
-    releases.UnknownReleaseError if `query.tf` matches no release, and versions.VersionSyntaxError if a
-    condition is not a valid version.
+    Distributions of the same version are sorted by name. Raise releases.UnknownReleaseError if `query.tf` matches no
+    release, and versions.VersionSyntaxError if a condition is not a valid version.
     """
     conditions = query or MatrixQuery()
     if conditions.tf is not None:
@@ -163,7 +161,7 @@ def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[Matri
 
 
 def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool:
-    """Return whether a release meets every condition except `tf`, `package`, `gpu` and `capability`."""
+    """Return whether a release meets all conditions except `tf`, `package`, `gpu` and `capability`."""
     if query.os == "windows":
         gpu_conditions = (query.cuda, query.cudnn, query.driver, query.capability)
         if not release.windows_pythons or (not release.windows_gpu and any(gpu_conditions)):
@@ -184,7 +182,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
 def _have_common_prefix(version: str, condition: str) -> bool:
     """Return whether one version is a prefix of the other.
 
-    If the table only has "7", the condition "7.4" may be met, so it is not excluded.
+    If the table has only `"7"`, the condition `"7.4"` may be met, so the release is not excluded.
     """
     return versions.has_prefix(version, condition) or (
         version.count(".") < condition.count(".") and versions.has_prefix(condition, version)
@@ -192,7 +190,7 @@ def _have_common_prefix(version: str, condition: str) -> bool:
 
 
 def _parse_capabilities(text: str | None) -> tuple[str, ...]:
-    """Parse compute capabilities that are separated by commas, without duplicates."""
+    """Parse compute capabilities that are separated by commas, and drop duplicates."""
     if text is None:
         return ()
     parts = [versions.format_capability(versions.parse_capability(part)) for part in text.split(",")]
@@ -215,14 +213,14 @@ def _find_best_code(
 
 
 def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability: str) -> Code:
-    """Return the kind of code for a GPU; "none" as well if CUDA, cuDNN or the driver exclude the GPU."""
+    """Return the kind of code for a GPU; "none" also if CUDA, cuDNN or the driver excludes the GPU."""
     code = compat.code_for(release, capability)
     is_usable = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
     return code if is_usable else "none"
 
 
 def find_code_on_gpu(compat: Compat, release: Release, capability: str) -> Code:
-    """Return the kind of code for a GPU with any driver; "none" as well if CUDA or cuDNN exclude the GPU."""
+    """Return the kind of code for a GPU with any driver; "none" also if CUDA or cuDNN excludes the GPU."""
     return _find_code(compat, release, MatrixQuery(), capability)
 
 
@@ -237,16 +235,16 @@ def has_known_error(row: MatrixRow) -> bool:
 def list_refusals(
     compat: Compat, release: Release, query: MatrixQuery, capability: str
 ) -> tuple[Reason, ...]:
-    """Return the reasons why a release cannot use a GPU of this compute capability with the query's driver."""
-    card = HostGpu(f"compute capability {capability}", capability)
+    """Return the reasons why a release cannot use a GPU of this capability with the query's driver."""
+    gpu = HostGpu(f"compute capability {capability}", capability)
     system = "Windows" if query.os == "windows" else "Linux"
-    return find_gpu_reasons(compat, release, Host(cards=(card,), driver=query.driver, system=system))
+    return find_gpu_reasons(compat, release, Host(cards=(gpu,), driver=query.driver, system=system))
 
 
 def _build_row(
     compat: Compat, release: Release, capabilities: tuple[str, ...], code: Code | None
 ) -> MatrixRow:
-    """Return the row of a release, with the problems of the release on GPUs of any of the capabilities."""
+    """Build the row of a release, with its problems on GPUs of any of the capabilities."""
     min_linux_driver = min_windows_driver = None
     if release.cuda is not None:
         min_linux_driver = compat.driver_minimum(release.cuda, "linux").minimum
@@ -262,7 +260,7 @@ def _build_row(
 
 
 def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
-    """Group neighbouring rows that have the same minor release and the same values of `_build_group_key`."""
+    """Group consecutive rows that have the same `_build_group_key`."""
     groups: list[list[MatrixRow]] = []
     for row in rows:
         if groups and _build_group_key(groups[-1][0]) == _build_group_key(row):
@@ -273,7 +271,7 @@ def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
 
 
 def _build_group_key(row: MatrixRow) -> tuple[object, ...]:
-    """Return the values that all rows of a group share."""
+    """Return the values that all rows of a group have in common."""
     release = row.release
     return (
         release.minor,

@@ -18,7 +18,7 @@ class HostGpu:
     """A GPU that the release must support."""
 
     name: str
-    """The name from the user or the driver; "compute capability 8.6" if only the capability is known."""
+    """The name from the user or the driver, or "compute capability 8.6" if only the capability is known."""
     capability: str
     """The compute capability, such as "8.6"."""
     other_capabilities: tuple[str, ...] = ()
@@ -27,10 +27,7 @@ class HostGpu:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine that must run the release.
-
-    A value that is None or empty is not known, and nothing is concluded from it.
-    """
+    """The machine that must run the release. Values that are not known are None or empty."""
 
     cards: tuple[HostGpu, ...] = ()
     driver: str | None = None
@@ -45,7 +42,7 @@ class Host:
     has_engine: bool | None = None
     """Whether a container engine is available; None if that is not known."""
     has_driver_gpus: bool = False
-    """Whether the driver itself reports the GPUs. It then supports them, whatever the tables say."""
+    """Whether the driver itself reports the GPUs, and thus supports them, whatever the tables say."""
     has_no_gpu: bool = False
     """Whether the PCI bus was examined and has no NVIDIA GPU."""
 
@@ -58,18 +55,15 @@ class Host:
         return options + ([f"--driver {self.driver}"] if self.driver is not None else [])
 
     def reaches(self, driver: str) -> bool:
-        """Return whether the host's driver is at least this version; False if its driver is not known.
+        """Return whether the host's driver is at least this version; False if it is not known.
 
-        If the host has a driver branch, its newest driver is meant. All decisions that depend on the driver
-        version, except those about supported GPUs, use this method.
+        A driver branch stands for its newest driver. All decisions that depend on the driver version use this method,
+        except those about supported GPUs.
         """
         return self.driver is not None and versions.is_driver_at_least(self.driver, driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
-        """Return whether the host's glibc is known to be older than this version.
-
-        All decisions that depend on the glibc version use this method.
-        """
+        """Return whether the host's glibc is known to be older than this version."""
         return self.glibc is not None and not versions.is_at_least(self.glibc, glibc)
 
 

@@ -1,4 +1,4 @@
-"""Compact storage of results: hosts with equal results share one profile."""
+"""Store the results of many hosts compactly: hosts with equal results share one profile."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["GatheredResults", "Profile"]
 
 HOST_PLACEHOLDER = "<host>"
-"""Placeholder for a host's own name in its values."""
+"""The text that replaces a host's own name in its values."""
 MIN_NAME_CHARS = 3
-"""Shortest host name, in characters, that is replaced in values."""
+"""The length in characters of the shortest host name that is replaced in values."""
 
 
 class Profile:
-    """Result that several hosts have in common, stored once for all of them."""
+    """The result that several hosts have in common."""
 
     __slots__ = ("cards", "cause", "codes", "hosts", "usable", "values")
 
@@ -37,19 +37,19 @@ class Profile:
 
 
 class GatheredResults:
-    """Collected results. Call `add` or `add_silent` once for each host."""
+    """The results of all hosts. Call `add` or `add_silent` once for each host."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, FleetHost] = {}
         self.profiles: dict[tuple[object, ...], Profile] = {}
         self.owners: dict[str, list[str]] = defaultdict(list)
-        """Hosts that listed each GPU, by the GPU's identifier."""
+        """The hosts that listed each GPU, by the GPU's identifier."""
         self.skews: dict[str, float] = {}
-        """Seconds by which each host's clock was behind (negative) or ahead; hosts without a difference are left out."""
+        """The seconds by which a host's clock was ahead, or behind (negative). Correct clocks are omitted."""
         self.peers: dict[str, Peers] = {}
-        """Peers that each host reaches, for hosts that reported them."""
+        """The peers of each host that reported them."""
         self.peer_failures: dict[str, str] = {}
-        """Reason why a host did not report its peers, by host."""
+        """The reason why a host did not report its peers, by host."""
 
     def add(
         self,
@@ -77,6 +77,7 @@ class GatheredResults:
             profile = self.profiles[key] = Profile(result, values)
         profile.hosts.append(name)
         for card in result.cards:
+            # an identifier that has only zeros does not identify a GPU
             if card.uuid is not None and card.uuid.strip("GPU-0"):
                 self.owners[card.uuid].append(name)
         skew = _compute_skew(result.at, asked, came)
@@ -86,7 +87,7 @@ class GatheredResults:
         self.hosts[name] = FleetHost(name, state, result.cause, seconds, unknown=result.usable is None)
 
     def add_silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
-        """Add a host without a usable result; `why` is the reason."""
+        """Add a host without a usable result. `why` is the reason in one line."""
         self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
 
 
@@ -98,17 +99,17 @@ def _replace_host_name(value: str | None, name: str) -> str | None:
     """Replace the host's own name in a value, because it always differs between hosts."""
     if value is None:
         return None
-    short = name.partition(".")[0]
-    for host_name in (name, short):
+    short_name = name.partition(".")[0]
+    for host_name in (name, short_name):
         if len(host_name) >= MIN_NAME_CHARS and host_name in value:
             value = value.replace(host_name, HOST_PLACEHOLDER)
     return intern(value)
 
 
 def _compute_skew(at: float | None, asked: float | None, came: float | None) -> float:
-    """Return how many seconds `at` is before `asked` (negative) or after `came`.
+    """Return the seconds by which `at` is before `asked` (negative) or after `came`.
 
-    The result is 0 if `at` is between the two, or if one of the three is not known.
+    Return 0 if `at` is between the two, or if one of the three is unknown.
     """
     if at is None or asked is None or came is None:
         return 0.0

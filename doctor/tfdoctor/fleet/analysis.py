@@ -1,4 +1,4 @@
-"""Evaluation of a fleet: groups of equal hosts, their differences, findings, and a summary."""
+"""Evaluate a fleet: groups of equal hosts, their differences, findings, and a summary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNIFORM_VALUES = {
     ("packages", "nvidia-nccl-cu12"): "NCCL",
     ("packages", "nvidia-nccl-cu13"): "NCCL",
 }
-"""Values that must be equal on all hosts of one job, with the software's name in sentences."""
+"""The values that must be equal on all hosts of one job, with the software's name in sentences."""
 COMMON_KEYS = (
     ("driver", ("driver", "NVIDIA driver")),
     ("TensorFlow", ("TensorFlow", "TensorFlow")),
@@ -35,44 +35,44 @@ COMMON_KEYS = (
     ("Python", ("Python", "Python")),
     ("system", ("system", "distribution")),
 )
-"""Values of the largest group that are listed in the result, by the name that is displayed."""
+"""The values of the largest group that are listed in the result, each with the name that is displayed."""
 ABSENT = "none"
-"""Value in a difference if something does not exist on one side."""
+"""The value in a difference if something does not exist on one of the two hosts."""
 WARNING_AREAS = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
-"""Areas in which a difference is a warning, because that host runs other code."""
+"""The areas in which a difference is a warning, because that host runs other code."""
 MAX_SKEW_S = 2.0
-"""Most seconds by which a clock may be wrong, because TensorFlow tolerates that much."""
+"""The most seconds by which a clock may be wrong. TensorFlow tolerates that much."""
 MAX_DIFFERENCES, MAX_LISTED, MAX_VALUE_CHARS = 50, 4, 60
-"""Most findings about differences, most differences in one finding, and most characters of a value in it."""
+"""The most findings about differences, the most differences in each, and characters of a value."""
 MAX_NAMED_HOSTS = 3
-"""Most hosts that a sentence names."""
+"""The most hosts that a sentence names."""
 SILENT_STATES = {
     "lost": "could not be reached, or went away",
     "timeout": "did not answer in time",
     "failed": "gave no usable answer",
 }
-"""States of hosts without a usable result, with their descriptions in sentences."""
+"""The states of hosts without a usable result, with their descriptions in sentences."""
 
 
-def evaluate_fleet(engine: str, found: GatheredResults, *, aside: int = 0) -> Fleet:
-    """Return the evaluation of the results. `aside` is the number of files in the folder that are not results."""
-    profiles = sorted(found.profiles.values(), key=lambda item: (-len(item.hosts), min(item.hosts)))
+def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) -> Fleet:
+    """Evaluate the results. `aside` is the number of files in the folder that are not results."""
+    profiles = sorted(gathered.profiles.values(), key=lambda item: (-len(item.hosts), min(item.hosts)))
     groups = tuple(_make_groups(profiles))
     group_by_host = {name: group.number for group in groups for name in group.hosts}
     hosts = tuple(
         FleetHost(item.name, item.state, item.cause, item.seconds, group_by_host.get(item.name), item.why)
-        for _, item in sorted(found.hosts.items())
+        for _, item in sorted(gathered.hosts.items())
     )
-    cards = list(report_cards(profiles))
+    card_findings = list(report_cards(profiles))
     findings = [
-        *_report_silent(hosts),
-        *_report_unused_gpus(groups),
-        *report_peers(found.peers, found.peer_failures),
-        *cards,
-        *_report_versions(profiles),
-        *_report_differences(groups, {name for item in cards for name in item.hosts}),
-        *_report_duplicates(found),
-        *_report_clocks(found),
+        *_find_silent_hosts(hosts),
+        *_find_unused_gpus(groups),
+        *report_peers(gathered.peers, gathered.peer_failures),
+        *card_findings,
+        *_find_different_versions(profiles),
+        *_find_different_hosts(groups, {name for item in card_findings for name in item.hosts}),
+        *_find_duplicate_hosts(gathered),
+        *_find_wrong_clocks(gathered),
     ]
     findings.sort(key=lambda item: -item.severity)
     return Fleet(
@@ -89,8 +89,8 @@ def evaluate_fleet(engine: str, found: GatheredResults, *, aside: int = 0) -> Fl
 def join_hosts(names: Sequence[str]) -> str:
     """Return the names in words, such as "node001, node002 and 7 more"."""
     first_names = list(names[:MAX_NAMED_HOSTS])
-    rest_count = len(names) - len(first_names)
-    return join_words([*first_names, f"{rest_count} more"] if rest_count else first_names)
+    other_count = len(names) - len(first_names)
+    return join_words([*first_names, f"{other_count} more"] if other_count else first_names)
 
 
 def _format_hosts(count: int) -> str:
@@ -117,9 +117,9 @@ def _make_groups(profiles: Sequence[Profile]) -> Iterator[Group]:
 
 
 def _find_differences(largest: Profile, profile: Profile) -> dict[Value, tuple[str, str]]:
-    """Return the values that differ from the largest group, without those that only follow from other differences.
+    """Return the values that differ from the largest group, as pairs of this value and the group's.
 
-    Each is a pair: the value of this profile, and that of the largest group.
+    Differences that only follow from others are omitted.
     """
     if profile is largest:
         return {}
@@ -139,24 +139,24 @@ def _describe_cards(profile: Profile) -> str:
     return join_words([f"{count} × {model}" for model, count in Counter(profile.cards).items()]) or "none"
 
 
-def _list_common_values(first: Profile) -> tuple[tuple[str, str], ...]:
-    values = [(name, first.values.get(key)) for name, key in COMMON_KEYS]
+def _list_common_values(largest: Profile) -> tuple[tuple[str, str], ...]:
+    values = [(name, largest.values.get(key)) for name, key in COMMON_KEYS]
     cudnn = next(
-        (text for (_, package), text in first.values.items() if package.startswith("nvidia-cudnn-cu")), None
+        (text for (_, package), text in largest.values.items() if package.startswith("nvidia-cudnn-cu")), None
     )
     nccl = next(
-        (text for (_, package), text in first.values.items() if package.startswith("nvidia-nccl-cu")), None
+        (text for (_, package), text in largest.values.items() if package.startswith("nvidia-nccl-cu")), None
     )
-    # After the first three of COMMON_KEYS, the last of which is CUDA.
+    # behind the first three of COMMON_KEYS, so that they follow CUDA
     values[3:3] = [("cuDNN", cudnn), ("NCCL", nccl)]
-    return (("cards", _describe_cards(first)), *((name, value) for name, value in values if value))
+    return (("cards", _describe_cards(largest)), *((name, value) for name, value in values if value))
 
 
 # ---------------------------------------------------------------- findings
 
 
-def _report_silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
-    """Report hosts without a usable result, by state."""
+def _find_silent_hosts(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
+    """Yield one finding for each state of hosts without a usable result."""
     for state, description in SILENT_STATES.items():
         silent = [host for host in hosts if host.state == state]
         if not silent:
@@ -175,10 +175,10 @@ def _report_silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
         )
 
 
-def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
-    """Report hosts on which TensorFlow will not use its GPUs, or on which that is unknown, by cause."""
+def _find_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
+    """Yield one finding for each cause why hosts do not use their GPUs, or why that is unknown."""
     causes: dict[tuple[str | None, bool], list[str]] = {}
-    used = sum(len(group.hosts) for group in groups if group.state == "ok")
+    used_count = sum(len(group.hosts) for group in groups if group.state == "ok")
     for group in groups:
         if group.state != "ok":
             causes.setdefault((group.cause, group.unknown), []).extend(group.hosts)
@@ -188,7 +188,7 @@ def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
             if unknown
             else ("TensorFlow will not use the GPUs")
         )
-        used_note = f"; on {_format_hosts(used)} it does" if used else ""
+        used_note = f"; on {_format_hosts(used_count)} it does" if used_count else ""
         yield FleetFinding(
             "gpu-unused",
             Severity.WARNING if unknown else Severity.ERROR,
@@ -198,8 +198,8 @@ def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
         )
 
 
-def _report_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report different versions of software that must be the same on all hosts of one job."""
+def _find_different_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Yield findings about software with different versions that all hosts of a job need in one version."""
     for software in dict.fromkeys(UNIFORM_VALUES.values()):
         keys = [key for key, software_name in UNIFORM_VALUES.items() if software_name == software]
         hosts_by_version: dict[str, list[str]] = {}
@@ -220,8 +220,8 @@ def _report_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
         )
 
 
-def _report_differences(groups: Sequence[Group], reported_hosts: set[str]) -> Iterator[FleetFinding]:
-    """Report the other differences of the smaller groups from group 1, one finding for each set of hosts.
+def _find_different_hosts(groups: Sequence[Group], reported_hosts: set[str]) -> Iterator[FleetFinding]:
+    """Yield the other differences of the smaller groups from group 1, one finding for each set of hosts.
 
     `reported_hosts` already have a finding about their GPUs.
     """
@@ -238,8 +238,8 @@ def _report_differences(groups: Sequence[Group], reported_hosts: set[str]) -> It
     by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
     for entry, members in hosts_by_difference.items():
         by_hosts.setdefault(tuple(sorted(members)), []).append(entry)
-    kinds = sorted(by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
-    for names, entries in kinds[:MAX_DIFFERENCES]:
+    sorted_differences = sorted(by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
+    for names, entries in sorted_differences[:MAX_DIFFERENCES]:
         entries.sort(key=lambda entry: AREAS.index(entry[0][0]) if entry[0][0] in AREAS else len(AREAS))
         descriptions = [
             _describe_difference(name, value, common) for (_, name), value, common in entries[:MAX_LISTED]
@@ -251,7 +251,7 @@ def _report_differences(groups: Sequence[Group], reported_hosts: set[str]) -> It
             names,
             f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
         )
-    remaining = sorted({name for names, _ in kinds[MAX_DIFFERENCES:] for name in names})
+    remaining = sorted({name for names, _ in sorted_differences[MAX_DIFFERENCES:] for name in names})
     if remaining:
         message = f"{_format_hosts(len(remaining))} more have something of their own that is not as in the largest kind."
         yield FleetFinding("host-differs", Severity.INFO, tuple(remaining), message)
@@ -276,8 +276,8 @@ def _shorten(value: str) -> str:
     return value if len(value) <= MAX_VALUE_CHARS else f"{value[:MAX_VALUE_CHARS].rstrip()} …"
 
 
-def _report_duplicates(gathered: GatheredResults) -> Iterator[FleetFinding]:
-    """Report hosts that list the same GPU, and so are the same machine or have copied results."""
+def _find_duplicate_hosts(gathered: GatheredResults) -> Iterator[FleetFinding]:
+    """Yield findings about hosts that list the same GPU: they are one machine, or a result was copied."""
     shared: dict[tuple[str, ...], int] = {}
     for owners in gathered.owners.values():
         key = tuple(sorted(set(owners)))
@@ -294,18 +294,18 @@ def _report_duplicates(gathered: GatheredResults) -> Iterator[FleetFinding]:
         )
 
 
-def _report_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
-    """Report hosts whose clock differs from this machine's by more than `MAX_SKEW_S`."""
-    wrong = {name: skew for name, skew in gathered.skews.items() if abs(skew) > MAX_SKEW_S}
-    if wrong:
-        worst = max(wrong, key=lambda name: abs(wrong[name]))
-        direction = "ahead" if wrong[worst] > 0 else "behind"
+def _find_wrong_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
+    """Yield a finding about hosts whose clock differs from this machine's by more than `MAX_SKEW_S`."""
+    wrong_skews = {name: skew for name, skew in gathered.skews.items() if abs(skew) > MAX_SKEW_S}
+    if wrong_skews:
+        worst = max(wrong_skews, key=lambda name: abs(wrong_skews[name]))
+        direction = "ahead" if wrong_skews[worst] > 0 else "behind"
         yield FleetFinding(
             "clock-skew",
             Severity.WARNING,
-            tuple(sorted(wrong)),
-            f"The clocks of {_format_hosts(len(wrong))} are wrong beside this machine's"
-            f", by at least {abs(wrong[worst]):,.0f} s "
+            tuple(sorted(wrong_skews)),
+            f"The clocks of {_format_hosts(len(wrong_skews))} are wrong beside this machine's"
+            f", by at least {abs(wrong_skews[worst]):,.0f} s "
             f"({worst}: {direction}).",
             "Set them: `timedatectl` shows whether time is synchronised.",
         )

@@ -1,4 +1,4 @@
-"""Comparison of GPUs between hosts: missing, different, slow and faulty ones."""
+"""Compare the GPUs of hosts, and find missing, different, slow and faulty ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["is_covered", "report_cards"]
 
 MAX_MINORITY_SHARE = 0.05
-"""Largest share of a model's hosts for which a smaller number of GPUs counts as a fault.
+"""The largest share of a model's hosts for which a smaller number of GPUs counts as a fault.
 
 If more hosts have that number, they count as another kind of host.
 """
@@ -27,29 +27,29 @@ SPEED_VALUES = {
     "highest clock": "highest clock",
     "power limit": "power limit",
 }
-"""Values of which a smaller number makes a GPU slower, with their names in sentences."""
+"""The values that make a GPU slower if they are smaller, with their names in sentences."""
 FAULT_VALUES = {
     "uncorrected memory errors": "memory errors that could not be corrected",
     "the driver asks for": "the driver asks for a reset",
     "remapping of memory": "failed memory that could not be remapped",
     "memory to be retired": "memory that is to be retired at the next restart",
 }
-"""Values that exist only on a faulty GPU, with their descriptions in sentences."""
+"""The values that exist only on a faulty GPU, with their descriptions in sentences."""
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 
 def report_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Yield the findings about GPUs, the most important first."""
-    yield from _report_missing(profiles)
-    yield from _report_faulty(profiles)
+    """Yield the findings about GPUs, the most important ones first."""
+    yield from _find_missing_cards(profiles)
+    yield from _find_faulty_cards(profiles)
     yield from _report_slower(profiles)
-    yield from _report_models(profiles)
+    yield from _find_different_models(profiles)
 
 
 def is_covered(name: str) -> bool:
-    """Return whether `report_cards` covers differences of this value.
+    """Return whether `report_cards` covers differences of the GPU value with this name.
 
-    These are the GPUs' models, and values such as the memory or the power limit of one model.
+    It covers the models of the GPUs, and the memory, speed and faults of each model.
     """
     return ": " not in name or name.endswith(
         tuple(f": {ending}" for ending in (*SPEED_VALUES, *FAULT_VALUES, "memory"))
@@ -61,8 +61,8 @@ def _get_main_model(profile: Profile) -> str | None:
     return Counter(profile.cards).most_common(1)[0][0] if profile.cards else None
 
 
-def _report_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report hosts with fewer GPUs of a model than most hosts that have it."""
+def _find_missing_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Yield findings about hosts with fewer GPUs of a model than most hosts that have it."""
     hosts: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for profile in profiles:
         model = _get_main_model(profile)
@@ -89,8 +89,8 @@ def _report_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
             )
 
 
-def _report_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report that hosts have different GPU models or memory sizes."""
+def _find_different_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Yield a finding if hosts have different GPU models or memory sizes."""
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)
     for profile in profiles:
         model = _get_main_model(profile)
@@ -123,7 +123,7 @@ def _describe_memory(profile: Profile) -> str:
 
 
 def _report_slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report GPUs with fewer PCI Express lanes, or a lower clock or power limit, than most GPUs of their model."""
+    """Yield findings about GPUs with smaller `SPEED_VALUES` than most GPUs of their model have."""
     for ending, label in SPEED_VALUES.items():
         hosts_by_model: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
         for profile in profiles:
@@ -156,8 +156,8 @@ def _iter_numbers(profile: Profile, ending: str) -> Iterator[float]:
                 yield float(match.group())
 
 
-def _report_faulty(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report GPUs with memory errors or other faults."""
+def _find_faulty_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Yield findings about GPUs with `FAULT_VALUES`, and about faults in the kernel's log."""
     hosts_by_fault: dict[str, list[str]] = defaultdict(list)
     for profile in profiles:
         faults = {

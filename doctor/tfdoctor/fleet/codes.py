@@ -1,4 +1,4 @@
-"""Kinds of fleet findings, with the texts that `tfdoctor explain` prints."""
+"""The kinds of fleet findings, with the texts that `tfdoctor explain` prints."""
 
 from __future__ import annotations
 

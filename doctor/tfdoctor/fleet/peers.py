@@ -1,6 +1,6 @@
-"""Peers that each host reaches: parsing of `cluster --connect --json` from untrusted hosts, and findings.
+"""Parse the peers that hosts reach (`cluster --connect --json`), and find missing connections.
 
-A refused connection counts as reached, because the machine itself refuses it: nothing needs to listen there yet.
+A refused connection counts as reached, because the peer itself refuses it if nothing listens there yet.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Peers", "get_machine", "read_peers", "report_peers"]
 
 MAX_PEERS = 20_000
-"""Most peers of one host that are read."""
+"""The most peers of one host that are read."""
 MAX_TEXT_CHARS = 300
 MAX_NAMED_PEERS = 3
-"""Most peers that a sentence names."""
+"""The most peers that a sentence names."""
 REASONS = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
-"""Reasons of `cluster` why a host cannot reach a peer, with their texts. Other reasons come from the peer itself."""
+"""The reasons of `cluster` that mean "not reached", with their texts. The peer itself causes others."""
 REMEDY = (
     "A firewall, a route or a name server between them: `tfdoctor cluster --connect` there shows each peer."
 )
@@ -33,12 +33,12 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Peers of one host, by address. Addresses are as in the cluster's specification, such as "node017:2222"."""
+    """The peers of one host, by their address in the cluster's specification, such as "node017:2222"."""
 
     reached: frozenset[str]
-    """Addresses that the host reaches."""
+    """The addresses that the host reaches."""
     cut: Mapping[str, str]
-    """Reason, a key of REASONS, for each address that the host does not reach."""
+    """The reason, a key of REASONS, for each address that the host does not reach."""
 
 
 def read_peers(content: bytes) -> Peers:
@@ -47,7 +47,7 @@ def read_peers(content: bytes) -> Peers:
     members = data.get("members")
     if data.get("schema_version") != 1 or not isinstance(members, list):
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor cluster --json`")
-    reached, cut = set(), {}
+    reached, unreachable = set(), {}
     for member in members[:MAX_PEERS]:
         address = member.get("address") if isinstance(member, dict) else None
         if not isinstance(address, str):
@@ -57,8 +57,8 @@ def read_peers(content: bytes) -> Peers:
         if ok is True or (ok is False and reason in ("refused", "not-tensorflow")):
             reached.add(address)
         elif ok is False and reason in REASONS:
-            cut[address] = str(reason)
-    return Peers(frozenset(reached), cut)
+            unreachable[address] = str(reason)
+    return Peers(frozenset(reached), unreachable)
 
 
 def get_machine(name: str) -> str:
@@ -69,12 +69,12 @@ def get_machine(name: str) -> str:
     return (host.partition(":")[0] if host.count(":") == 1 else host).rstrip(".").lower()
 
 
-def report_peers(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
+def report_peers(reported_peers: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
     """Yield the findings about peers.
 
-    `found` has the peers of each host. `silent` has the reason for each host that did not report its peers.
+    `reported_peers` has the peers of each host, and `silent` the reason for each host that did not report its peers.
     """
-    peers_by_host = {host: _drop_self(host, peers) for host, peers in found.items()}
+    peers_by_host = {host: _drop_self(host, peers) for host, peers in reported_peers.items()}
     hosts_by_peer: dict[str, list[str]] = defaultdict(list)
     for host, peers in peers_by_host.items():
         for address in (*peers.reached, *peers.cut):
@@ -123,29 +123,29 @@ def _drop_self(host: str, peers: Peers) -> Peers:
 def _report_unreachable(
     unreachable: set[str], hosts_by_peer: Mapping[str, Sequence[str]], peers_by_host: Mapping[str, Peers]
 ) -> Iterator[FleetFinding]:
-    """Report peers that no host reaches.
+    """Yield findings about peers that no host reaches.
 
-    The finding is about the peer if it is one of the hosts itself, otherwise about the hosts that tried to reach it.
+    A finding is about the peer if that is one of the hosts, otherwise about the hosts that tried to reach it.
     """
     names: dict[str, str] = {}
     for host in peers_by_host:
         names.setdefault(get_machine(host).partition(".")[0], host)
         names[get_machine(host)] = host
     host_by_address = {address: names.get(get_machine(address)) for address in unreachable}
-    own_addresses = sorted(address for address, host in host_by_address.items() if host)
-    if own_addresses:
-        hosts = sorted({str(host_by_address[address]) for address in own_addresses})
+    host_addresses = sorted(address for address, host in host_by_address.items() if host)
+    if host_addresses:
+        hosts = sorted({str(host_by_address[address]) for address in host_addresses})
         reasons = _join_reasons(
-            [peers_by_host[host] for address in own_addresses for host in hosts_by_peer[address]],
-            own_addresses,
+            [peers_by_host[host] for address in host_addresses for host in hosts_by_peer[address]],
+            host_addresses,
         )
-        yield _make_finding(hosts, f"nobody reaches {_join_addresses(own_addresses)}: {reasons}.")
-    others = sorted(unreachable.difference(own_addresses))
-    if others:
-        hosts = sorted({host for address in others for host in hosts_by_peer[address]})
-        reasons = _join_reasons([peers_by_host[host] for host in hosts], others)
+        yield _make_finding(hosts, f"nobody reaches {_join_addresses(host_addresses)}: {reasons}.")
+    other_addresses = sorted(unreachable.difference(host_addresses))
+    if other_addresses:
+        hosts = sorted({host for address in other_addresses for host in hosts_by_peer[address]})
+        reasons = _join_reasons([peers_by_host[host] for host in hosts], other_addresses)
         yield _make_finding(
-            hosts, f"{_format_verb(hosts)} {_join_addresses(others)}, and nobody else does: {reasons}."
+            hosts, f"{_format_verb(hosts)} {_join_addresses(other_addresses)}, and nobody else does: {reasons}."
         )
 
 
@@ -163,11 +163,11 @@ def _join_addresses(addresses: Sequence[str]) -> str:
     return join_words([*first_addresses, f"{more:,} more"] if more else first_addresses)
 
 
-def _join_reasons(answers: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
-    reasons_found = {
+def _join_reasons(peer_sets: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
+    reasons = {
         reason
-        for peers in answers
+        for peers in peer_sets
         for address, reason in peers.cut.items()
         if addresses is None or address in addresses
     }
-    return join_words([REASONS[reason] for reason in REASONS if reason in reasons_found])
+    return join_words([REASONS[reason] for reason in REASONS if reason in reasons])

@@ -1,4 +1,4 @@
-"""Parsing and validation of one host's result, which is untrusted because it comes from another machine."""
+"""Parse and validate one host's result, which is untrusted because it comes from another machine."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tfdoctor.text import clean_line
 __all__ = ["MAX_ANSWER_BYTES", "UnusableError", "parse_document", "read_result"]
 
 MAX_ANSWER_BYTES = 4 << 20
-"""Most bytes of one host's output."""
+"""The most bytes of one host's output that are accepted."""
 MAX_VALUES, MAX_CARDS, MAX_CODES = 3000, 64, 100
 MAX_VALUE_CHARS, MAX_NAME_CHARS = 1000, 200
 ENVIRONMENT_KEY = ("Python", "its environment")
-"""Key of the Python environment's location, which is compared only between hosts."""
+"""The key for the location of the Python environment, which only this comparison uses."""
 REPORTED_SEVERITIES = ("warning", "error")
-"""Severities of the findings whose codes are compared."""
+"""The severities of the findings whose codes are compared."""
 
 
 class UnusableError(Exception):
-    """Error for a host's output that is not valid or contradicts itself. The message is a clause for a sentence."""
+    """A host's output is invalid or contradicts itself. The message is a clause for a sentence."""
 
 
 def parse_document(content: bytes) -> dict[str, Any]:
     """Return the JSON object that a host wrote.
 
-    Raise UnusableError if there is no such object, or if it only reports an error of tfdoctor.
+    Raise UnusableError if the output is not a JSON object, or if it only reports an error of tfdoctor.
     """
     if len(content) > MAX_ANSWER_BYTES:
         msg = f"it wrote more than {MAX_ANSWER_BYTES >> 20} MiB"
@@ -71,7 +71,7 @@ def read_result(content: bytes) -> Result:
         raise UnusableError("its verdict says neither yes, no nor unknown")
     if not isinstance(data.get("values"), list):
         raise UnusableError("it has no values to compare: another tfdoctor than this one wrote it")
-    values, little = _parse_values(data["values"])
+    values, minor_keys = _parse_values(data["values"])
     prefix = _get_text(_get_dict(data, "facts"), "python", "known", "prefix")
     if prefix:
         values[ENVIRONMENT_KEY] = _clean_text(prefix, MAX_VALUE_CHARS)
@@ -82,7 +82,7 @@ def read_result(content: bytes) -> Result:
         codes=_parse_codes(data.get("findings")),
         cards=_parse_cards(_get_dict(data, "facts")),
         values=values,
-        little=little,
+        little=minor_keys,
         at=_as_number(data.get("at")),
     )
     _check_consistency(data, result)
@@ -138,22 +138,22 @@ def _parse_values(entries: list[Any]) -> tuple[dict[Value, str | None], frozense
         msg = f"it has more than {MAX_VALUES} values to compare"
         raise UnusableError(msg)
     values: dict[Value, str | None] = {}
-    little = set()
+    minor_keys = set()
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("value"), (str, type(None))):
             raise UnusableError("its values to compare are not as tfdoctor writes them")
         key = (_clean_text(entry.get("area"), 40), _clean_text(entry.get("name"), MAX_NAME_CHARS))
-        unknown = isinstance(entry.get("unknown"), str)
+        is_unknown = isinstance(entry.get("unknown"), str)
         text = entry.get("value")
         cleaned = None if text is None else _clean_text(text, MAX_VALUE_CHARS)
-        values[key] = "not known" if unknown else cleaned
-        if entry.get("little") is True or unknown:
-            little.add(key)
-    return values, frozenset(little)
+        values[key] = "not known" if is_unknown else cleaned
+        if entry.get("little") is True or is_unknown:
+            minor_keys.add(key)
+    return values, frozenset(minor_keys)
 
 
 def _parse_cards(facts: dict[str, Any]) -> tuple[FleetCard, ...]:
-    """Return the GPUs according to the source that lists most of them."""
+    """Return the GPUs in the source that lists the most of them."""
     candidates = [
         _make_cards(_get_known_list(facts, "driver", "nvml", "devices")),
         _make_cards(_get_known_list(facts, "driver", "smi", "gpus")),
@@ -173,7 +173,7 @@ def _get_text(facts: dict[str, Any], *path: str) -> str:
 
 
 def _get_known_list(facts: dict[str, Any], *path: str) -> list[Any]:
-    """Return the list at facts.A.B.known.C for the path (A, B, C), at most `MAX_CARDS` items. Empty if there is none."""
+    """Return at most `MAX_CARDS` items of facts.A.B.known.C for the path (A, B, C), or an empty list."""
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
         value = value.get(key) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Static checks for source code that hides GPUs, in Python 2 and 3, notebooks, shell scripts, Dockerfiles and YAML."""
+"""Find code that hides GPUs, in Python 2 and 3, notebooks, shell scripts, Dockerfiles and YAML."""
 
 from __future__ import annotations
 

@@ -35,13 +35,17 @@ _TENSORFLOW = re.compile(
     r"from[ \t]+tensorflow\.(?:contrib|compat|config|distribute|keras|train|python\.client)\b)|multi_gpu_model",
     re.M,
 )
-"""An import of TensorFlow or Keras, or a call of multi_gpu_model."""
+"""An import of TensorFlow or Keras, but not of its internals (tensorflow.python), or multi_gpu_model."""
+# Python code without any of these sets no environment variable.
 _ENVIRON_TEXTS = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
+# Parts of the variables that TensorFlow, CUDA and NCCL read, correct or misspelt, as Python code writes them.
 _VARIABLES = re.compile(
     r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|"
     r"DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c"
 )
+# Parts of such variables, or of the options of a cluster, in a file that is not Python.
 _RELEVANT_TEXT = re.compile(r"CU?D?A?_?|TF_|NCCL|XLA|NVIDIA|DEVI|_hosts|LIBR?A?RY|VISI|KERAS|task_", re.I)
+# The comment that disables findings on its line. Without a list of codes or names (the group), it disables all.
 _NOQA = re.compile(
     r"#\s*noqa(?::\s*((?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+)(?:[\s,]+(?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+))*))?",
     re.I,
@@ -81,7 +85,7 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
     """
     text = _normalize_newlines(text.removeprefix("\ufeff"))
     if kind == "python":
-        return _lint_python([(None, text)], target) if _may_matter(text) else ([], None)
+        return _lint_python([(None, text)], target) if _needs_parsing(text) else ([], None)
     if kind == "notebook":
         try:
             parts = [(cell.number, _normalize_newlines(cell.source)) for cell in list_code_cells(text)]
@@ -91,7 +95,7 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
     if _RELEVANT_TEXT.search(text) is None:
         return [], None
     try:
-        problems = _lint_other(text, kind)
+        problems = _lint_non_python(text, kind)
     except ValueError as error:
         return [], f"{error}"
     lines = text.split("\n")
@@ -102,14 +106,14 @@ def _normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _may_matter(text: str) -> bool:
-    """Return whether Python code may use TensorFlow or set variables that it reads. This is a fast test."""
+def _needs_parsing(text: str) -> bool:
+    """Return whether Python code may use TensorFlow or set variables that it reads, by a fast search."""
     if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW.search(text):
         return True
     return any(name in text for name in _ENVIRON_TEXTS) and _VARIABLES.search(text) is not None
 
 
-def _lint_other(text: str, kind: str) -> list[LintProblem]:
+def _lint_non_python(text: str, kind: str) -> list[LintProblem]:
     """Return the findings in a file that is not Python. Raise ValueError if it cannot be parsed."""
     if kind == "dockerfile":
         return non_python.lint_dockerfile(text)
@@ -123,7 +127,7 @@ def _lint_other(text: str, kind: str) -> list[LintProblem]:
 def _lint_python(
     parts: Sequence[tuple[int | None, str]], target: LintTarget
 ) -> tuple[list[LintProblem], str | None]:
-    """Return (findings, reason why something was not checked) for a Python file or the cells of a notebook.
+    """Return (findings, reason why a part was not checked) for a Python file or a notebook's cells.
 
     `parts` are (number, source) of each cell; a file is one part with the number None. The reason is None if
     everything was checked.
@@ -185,6 +189,7 @@ def _lint_python(
     return drop_ambiguous_fixes(problems, dict(parts), kind, evaluator.names_read), reason or None
 
 
+# Names for TensorFlow: in `import tensorflow as NAME`, and in `NAME = tf.compat.v1`.
 _ALIASES = (
     re.compile(r"\bimport[ \t]+(?:\w[\w., \t]{0,200},[ \t]*)?tensorflow[\w.]*[ \t]+as[ \t]+(\w+)"),
     re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*[\w.]*\b(?:v1|compat)[ \t]*$", re.M),
@@ -208,18 +213,18 @@ def _finish_problems(
 ) -> list[LintProblem]:
     """Return the findings with their codes, severities and source lines, in order.
 
-    `lines` has the lines of each cell by its number. Findings that a `# noqa` comment turns off are dropped.
+    `lines` has the lines of each cell by its number. Findings that a `# noqa` comment disables are dropped.
     """
     finished = []
-    names_turned_off: dict[tuple[int | None, int], frozenset[str] | None] = {}
+    disabled_by_position: dict[tuple[int | None, int], frozenset[str] | None] = {}
     for problem in problems:
         cell_lines = lines.get(problem.cell, [])
         source = cell_lines[problem.line - 1] if 0 < problem.line <= len(cell_lines) else ""
         position = problem.cell, problem.line
-        if position not in names_turned_off:
-            names_turned_off[position] = _parse_noqa(source)
-        names = names_turned_off[position]
-        if names is None or problem.name in names:
+        if position not in disabled_by_position:
+            disabled_by_position[position] = _parse_noqa(source)
+        disabled = disabled_by_position[position]
+        if disabled is None or problem.name in disabled:
             continue
         finished.append(
             replace(problem, source=source, code=LINT[problem.name], severity=get_severity(problem.name))
@@ -230,7 +235,7 @@ def _finish_problems(
 
 
 def _parse_noqa(source: str) -> frozenset[str] | None:
-    """Return the kinds of findings that a `# noqa` comment on a line turns off. None means all kinds."""
+    """Return the kinds of findings that a `# noqa` comment on a line disables. None means all kinds."""
     match = _NOQA.search(source)
     if match is None:
         return frozenset()

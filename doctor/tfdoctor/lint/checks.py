@@ -26,14 +26,15 @@ _DEVICE_QUERIES = (
     "test.gpu_device_name",
     "python.client.device_lib.list_local_devices",
 )
-_CONFIGURATIONS = (
+_CONFIGURATION_FUNCTIONS = (
     "config.set_visible_devices",
     "config.experimental.set_visible_devices",
     "config.experimental.set_memory_growth",
     "config.set_logical_device_configuration",
     "config.experimental.set_virtual_device_configuration",
 )
-_STRATEGIES = ("MirroredStrategy", "CentralStorageStrategy", "MultiWorkerMirroredStrategy")
+_STRATEGY_CLASSES = ("MirroredStrategy", "CentralStorageStrategy", "MultiWorkerMirroredStrategy")
+# Operations that initialize the GPUs if they run eagerly.
 _GPU_OPERATIONS = frozenset(
     [
         "constant",
@@ -105,13 +106,17 @@ _RANDOM_OPERATIONS = (
     "random.shuffle",
     "random.categorical",
 )
-_MODELS = re.compile(
+# Calls that return a model. Its weights are created at once if the call has an input shape.
+_MODEL_CALLS = re.compile(
     r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z"
 )
-_BUILT_MODELS = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
+# Calls that return a model with weights.
+_BUILT_MODEL_CALLS = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
+# Methods that create the weights of a model.
 _MODEL_METHODS = frozenset(
     ["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"]
 )
+# Names that suggest a test of the TensorFlow version, as in `if IS_TF2:` or `if hasattr(tf, "contrib"):`.
 _VERSION_TEST = re.compile(
     r"__version__|VERSION|hasattr|version_info|Version|tf_?2|TF_?2|is_tf1|IS_TF|tf_version|executing_eagerly|TF_VERSION",
     re.I,
@@ -148,7 +153,7 @@ class Checks(Configs, Devices, Clusters):
     def find_api_name(self, value: Any) -> str | None:
         """Return the TensorFlow name of a value, without "tensorflow.", "compat.v1." and "compat.v2.".
 
-        None if the value does not come from TensorFlow.
+        Return None if the value does not come from TensorFlow.
         """
         if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
             return None
@@ -160,11 +165,12 @@ class Checks(Configs, Devices, Clusters):
     def check_api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
         """Report a TensorFlow name that was removed, does not exist yet or is misspelt.
 
-        `sure` says that the path is certain, and `whole` that it is imported as it is, without further attributes.
+        `sure` says whether the path is certain, and `whole` whether an import statement names all of it.
         """
         if not path.startswith("tensorflow."):
             return
         name = path[11:]  # without "tensorflow."
+        # modules of which the tables list no removed names
         if name.startswith(("python", "core", "compat", "keras", "examples", "tools", "_api", "lite")):
             if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guard_depth:
                 self.check_function_name(name.removeprefix("compat.v1."), node)
@@ -246,7 +252,7 @@ class Checks(Configs, Devices, Clusters):
         )
 
     def tests_gpus(self, node: Any) -> bool:
-        """Return whether a condition tests that there are GPUs: `gpus`, or `len(gpus)` in a comparison."""
+        """Return whether a condition tests for GPUs: `gpus`, or a comparison that begins with `len(gpus)`."""
         if isinstance(node, ast.Name):
             value = self.look_up(node.id)
             return isinstance(value, Obj) and value.kind == "gpus"
@@ -256,7 +262,7 @@ class Checks(Configs, Devices, Clusters):
 
     @staticmethod
     def is_main(node: Any) -> bool:
-        """Return whether a condition compares `__name__`."""
+        """Return whether a condition compares `__name__`, as in `if __name__ == "__main__":`."""
         return (
             isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == "__name__"
         )
@@ -264,7 +270,7 @@ class Checks(Configs, Devices, Clusters):
     # ---------------------------------------------------------------- calls
 
     def evaluate_call(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a function that the file does not define. Return its value, or None if unknown."""
+        """Check a call of a function from elsewhere, and return its value, or None if it is unknown."""
         if isinstance(func, Obj):
             return self.evaluate_method_call(func, node, args, keywords)
         if not isinstance(func, Path):
@@ -300,7 +306,7 @@ class Checks(Configs, Devices, Clusters):
         return self.evaluate_tf_call(name, node, args, keywords)
 
     def evaluate_tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a TensorFlow function. Return its value, or None if unknown."""
+        """Check a call of a TensorFlow function, and return its value, or None if it is unknown."""
         if name in KINDS_BY_OPTIONS_CLASS:
             return self.make_config(name, node, keywords)
         if name in _SESSION_CLASSES:
@@ -324,10 +330,10 @@ class Checks(Configs, Devices, Clusters):
         ):
             kind = args[0] if args else keywords.get("device_type")
             return Obj("gpus") if get_constant(kind) == "GPU" else None
-        if name in _CONFIGURATIONS:
+        if name in _CONFIGURATION_FUNCTIONS:
             self.check_configuration(name, node, args, keywords)
             return None
-        if name.endswith(_STRATEGIES) and name.startswith(("distribute.", "contrib.distribute.")):
+        if name.endswith(_STRATEGY_CLASSES) and name.startswith(("distribute.", "contrib.distribute.")):
             self.check_strategy(name, node, args, keywords)
             if not self.is_graph_mode:
                 self.note_gpu_use(node)
@@ -351,14 +357,14 @@ class Checks(Configs, Devices, Clusters):
             self.note_gpu_use(node)
         return None
 
-    def evaluate_keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
-        """Check a call of a Keras function. Return its value, or None if unknown."""
-        if _BUILT_MODELS.search(name) and not self.is_graph_mode:
+    def evaluate_keras_call(self, name: str, node: Any, args: list[Any]) -> Any:
+        """Check a call of a Keras function, and return its value, or None if it is unknown."""
+        if _BUILT_MODEL_CALLS.search(name) and not self.is_graph_mode:
             self.note_gpu_use(node)
             return Obj("model")
         if name.endswith("multi_gpu_model"):
-            self.check_gpu_count(node, _args, {keyword.arg: None for keyword in node.keywords})
-        if _MODELS.search(name):
+            self.check_gpu_count(node, args, {keyword.arg: None for keyword in node.keywords})
+        if _MODEL_CALLS.search(name):
             has_shape = any(
                 isinstance(keyword, ast.keyword)
                 and keyword.arg in ("input_shape", "batch_input_shape", "input_dim")
@@ -370,7 +376,7 @@ class Checks(Configs, Devices, Clusters):
         return None
 
     def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a method, and update its object. Return the value of the call, or None if unknown."""
+        """Check a method call, update its object, and return the call's value, or None if it is unknown."""
         base, name = func.data if func.kind == "method" else (None, "")
         if (
             isinstance(base, Obj)
@@ -447,7 +453,7 @@ class Checks(Configs, Devices, Clusters):
 
     @staticmethod
     def evaluate_range(args: list[Any]) -> Any:
-        """Return the values of `range(…)`. None if there are more than 64, a step is given or a bound is unknown."""
+        """Return the values of `range(…)`, or None for more than 64, a step or an unknown bound."""
         bounds = [get_constant(bound) for bound in args]
         if (
             bounds

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Clusters", "check_address", "iter_problems"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
-"""Characters of an address that is a template or a shell variable."""
+"""Characters that appear only in an address with shell variables or template fields."""
 
 
 def check_address(text: str) -> str | None:
     """Return a sentence that says what is wrong with a task address.
 
-    None if nothing is wrong, or if the address is only filled in at run time.
+    Return None if nothing is wrong, or if the address has a placeholder that is filled in at run time.
     """
     if _PLACEHOLDER.search(text):
         return None
@@ -63,7 +63,7 @@ def iter_problems(config: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _list_indices(members: Any) -> Collection[int] | None:
-    """Return the task indices of a job. None if unknown."""
+    """Return the task indices of a job, or None if they are unknown."""
     if isinstance(members, list):
         return range(len(members))
     if isinstance(members, dict):
@@ -72,7 +72,7 @@ def _list_indices(members: Any) -> Collection[int] | None:
 
 
 def check_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
-    """Return a sentence that says that a cluster does not have this task. None if it may have it.
+    """Return a sentence that says that a cluster does not have a task, or None if it may have the task.
 
     `jobs` has the task indices of each job. None as indices means that they are unknown.
     """
@@ -97,7 +97,7 @@ class Clusters(Reporter):
         """(job, index) of each task that the file starts."""
 
     def evaluate_cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Return the value of a call of ClusterSpec. None if its argument is unknown."""
+        """Return the value of a call of ClusterSpec, or None if its argument is unknown."""
         argument = args[0] if args else keywords.get("cluster")
         if isinstance(argument, Obj) and argument.kind == "cluster":
             return argument
@@ -105,13 +105,13 @@ class Clusters(Reporter):
             return None
         return Obj("cluster", self.check_jobs(argument), node)
 
-    def check_jobs(self, given: Map) -> dict[str, Collection[int] | None]:
-        """Check the addresses of a cluster. Return the task indices of each job.
+    def check_jobs(self, cluster: Map) -> dict[str, Collection[int] | None]:
+        """Report invalid addresses in a cluster, and return the task indices of each job.
 
-        The key "" means that not all jobs are known. None as indices means that those of the job are unknown.
+        The key "" means that not all jobs are known. The indices are None if those of the job are unknown.
         """
-        jobs: dict[str, Collection[int] | None] = {} if given.is_complete else {"": None}
-        for key, value, _, value_node in given.entries:
+        jobs: dict[str, Collection[int] | None] = {} if cluster.is_complete else {"": None}
+        for key, value, _, value_node in cluster.entries:
             name = get_constant(key)
             if not isinstance(name, str):
                 jobs[""] = None

@@ -1,4 +1,4 @@
-"""The kinds of findings of `lint`, with the text that `explain` prints. Their codes are in `causes.codes`."""
+"""The kinds of findings of `lint`, with the texts for `explain`. Their codes are in `causes.codes`."""
 
 from __future__ import annotations
 
@@ -132,5 +132,5 @@ def get_severity(name: str) -> Severity:
 
 
 def find_kind(word: str) -> str | None:
-    """Return the name of the kind with this code ("TFD711") or name. None if there is none."""
+    """Return the name of the kind with this code ("TFD711") or name, or None if there is none."""
     return _NAMES_BY_CODE_OR_NAME.get(word.strip().lower())

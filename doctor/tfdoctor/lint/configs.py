@@ -46,7 +46,7 @@ class Configs(Environ):
     def make_config(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
         """Return the value of a call of an options class.
 
-        Its data says whether soft placement is enabled ("soft"), and whether that is certain ("known").
+        In its data, "soft" says whether soft placement is enabled, and "known" whether that is certain.
         """
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
         if "allow_soft_placement" in keywords:
@@ -56,7 +56,7 @@ class Configs(Environ):
         return Obj(KINDS_BY_OPTIONS_CLASS[name], data, node)
 
     def evaluate_attribute(self, base: Any, node: ast.Attribute) -> Any:
-        """Return the value of an attribute of a value that is not a module. None if unknown."""
+        """Return the value of an attribute of a value that is not a module, or None if it is unknown."""
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
             if base.kind == "sub":
@@ -77,7 +77,7 @@ class Configs(Environ):
         return None
 
     def check_option(self, owner: str | None, node: ast.Attribute) -> None:
-        """Report a misspelt option. `owner` is a key of `OPTIONS_BY_OWNER`; None or "" means that it is unknown."""
+        """Report a misspelt option. `owner` is a key of `OPTIONS_BY_OWNER`, or None or "" if unknown."""
         suggestion = guess_option(owner, node.attr) if owner else None
         if suggestion is None:
             return
@@ -92,7 +92,7 @@ class Configs(Environ):
         )
 
     def check_attribute_assignment(self, base: Any, target: ast.Attribute, value: Any) -> None:
-        """Check `base.attr = value`, which can replace os.environ, or set an environment variable or an option."""
+        """Check `base.attr = value`, which can replace os.environ or set a variable or an option."""
         if isinstance(base, Path):
             if (
                 base.name == "os"
@@ -142,6 +142,7 @@ class Configs(Environ):
                 discarded.append(child)
         if not assigned and not discarded:
             return
+        # the ids of name nodes in `config.x = …` or `config.x.append(…)`, which modify the object and do not use it
         modified_ids: set[int] = set()
         for child in _iter_nodes(body):
             if isinstance(child, ast.Attribute):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Devices", "parse_device"]
 
 _DEVICE_TYPES = ("CPU", "GPU", "XLA_CPU", "XLA_GPU", "TPU", "TPU_SYSTEM", "COMPOSITE", "CUSTOM", "EPU", "NPU")
+# A part of a device name between slashes, such as job:worker, task:0, device:GPU:0 or GPU:0.
 _PART = re.compile(
     r"(?i:(?P<task>(?:job:[\w.\-]+|replica:\d+|task:\d+))|(?:device:)?(?P<kind>[A-Za-z_]+)(?::(?P<index>\d+|\*))?)\Z"
 )
@@ -124,7 +125,7 @@ class Devices(Reporter):
     # ---------------------------------------------------------------- tf.device
 
     def enter_context(self, node: Any, value: Any) -> None:
-        """Evaluate a context manager of a `with` statement: tf.device, or the `as_default` of a graph."""
+        """Enter a context manager of a `with` statement: tf.device, or the `as_default` of a graph."""
         if isinstance(value, Obj) and value.kind == "device":
             argument = node.args[0] if getattr(node, "args", None) else node
             self.check_device_names(value.data, argument)
@@ -247,7 +248,7 @@ class Devices(Reporter):
     # ---------------------------------------------------------------- configuration
 
     def check_configuration(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """Report a call that configures GPUs after their first use. Record the GPUs that it sets memory growth for."""
+        """Report a call that configures GPUs after their first use, and record a call that sets memory growth."""
         if self.state.used:
             setting = (
                 "Memory growth"
@@ -381,18 +382,18 @@ class Devices(Reporter):
             )
             return kind == "string" or (kind in _CPU_DTYPES and name in ("Variable", "get_variable"))
         value = args[0] if args else keywords.get("initial_value", keywords.get("value"))
-        first = value.items[0] if isinstance(value, Seq) and value.items else value
-        content = get_constant(first)
+        first_item = value.items[0] if isinstance(value, Seq) and value.items else value
+        content = get_constant(first_item)
         if isinstance(content, str):
             return name in ("Variable", "constant")
         return name == "Variable" and isinstance(content, int)
 
     def report_pins(self) -> None:
-        """Report the recorded operations if no session uses soft placement. Call this at the end of the file."""
+        """Report the pinned operations if no session uses soft placement. Call this at the end of the file."""
         if (
             not self.pinned_operations
             or not self.sessions
-            or any(soft is not False for soft in self.sessions)
+            or any(places_softly is not False for places_softly in self.sessions)
         ):
             return
         for node, name, cell, lines in self.pinned_operations:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPORT_COMMAND", "Environ", "find_lone_assignment"]
 
+# Code that starts another program: a function of os, subprocess or multiprocessing, or a shell line of a notebook.
 _CHILD_START = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
     r"\bProcess\(|\bProcessPoolExecutor\b|\bpexpect\b|\bcheck_call\b|\bcheck_output\b|^\s*!|^\s*%%(?:bash|sh)\b"
@@ -30,7 +31,7 @@ _CHILD_START = re.compile(
 EXPORT_COMMAND = re.compile(
     r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})="
 )
-"""The beginning of a shell command that sets a variable. One of the two groups is its name."""
+"""The beginning of a shell command that sets a variable. The first or the second group is its name."""
 _SHELL_FUNCTIONS = frozenset(
     ["os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"]
 )
@@ -40,7 +41,7 @@ _CHILD_FUNCTIONS = frozenset(
 
 
 def find_lone_assignment(command: str) -> str | None:
-    """Return the first variable that a shell command sets. None if the command does anything else."""
+    """Return the first variable that a shell command sets, or None if the command does anything else."""
     name = None
     for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
         if not part.strip():
@@ -48,9 +49,9 @@ def find_lone_assignment(command: str) -> str | None:
         match = EXPORT_COMMAND.match(part)
         if match is None:
             return None
-        rest = part[match.end() :].strip()
+        remainder = part[match.end() :].strip()
         assignments = re.fullmatch(
-            r"""(?:"[^"]*"|'[^']*'|[^\s"'])*(?:\s+[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'])*)*""", rest
+            r"""(?:"[^"]*"|'[^']*'|[^\s"'])*(?:\s+[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'])*)*""", remainder
         )
         if assignments is None:
             return None
@@ -68,7 +69,7 @@ class Environ(Reporter):
         self.names_read: set[str] = set()
         """The variables that the text both sets and reads."""
         self.visible_gpus: int | None = None
-        """The number of GPUs that are visible with the CUDA_VISIBLE_DEVICES that the file sets. None if unknown."""
+        """The number of GPUs that the file's CUDA_VISIBLE_DEVICES makes visible. None if unknown."""
 
     check_tf_config: Any
     first_line: int
@@ -84,8 +85,8 @@ class Environ(Reporter):
     def check_variable(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
         """Check an assignment to an environment variable.
 
-        `key` is the value of the name, which may be several names. `copy` says that the variable is set in a copy of
-        the environment, such as that of a child process.
+        `key` is the evaluated name, which may stand for several names. `copy` says whether the variable is set in a
+        copy of the environment, such as that of a child process.
         """
         names = key.values if isinstance(key, Many) else [get_constant(key)]
         self.count_work(16 * (len(names) - 1))
@@ -94,7 +95,7 @@ class Environ(Reporter):
                 self.set_variable(name, node, value, value_node, copy=copy)
 
     def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
-        """Check the name, the type of the value and the time of one assignment. `copy` is as in `check_variable`."""
+        """Check the name, value type and time of one assignment. `copy` is as in `check_variable`."""
         if self.check_misspelt(name, node):
             return
         if name == "TF_CONFIG":
@@ -143,7 +144,7 @@ class Environ(Reporter):
         return True
 
     def make_literal_fix(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
-        """Return the fix for a name in a string literal. None unless the name appears in it exactly once."""
+        """Return the fix for a name in a string literal, or None unless the name appears exactly once in it."""
         if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
             return None
         start = self.find_column(node.lineno, node.col_offset) - 1
@@ -155,13 +156,14 @@ class Environ(Reporter):
         return self.make_fix(node.lineno, offset, offset + len(name.encode()), name, suggestion)
 
     def make_string_fix(self, node: Any, content: Any) -> Fix | None:
-        """Return the fix that puts an integer into quotes. None for any other value."""
+        """Return the fix that puts an integer into quotes, or None for any other value."""
         if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(content, (bool, float)):
             return None
         return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(content), f'"{content}"')
 
     def check_late(self, name: str, node: Any) -> None:
         """Report a variable that is set after it was read."""
+        # a program that is started further down inherits the variable in time
         is_inherited = bool(self.child_start_lines) and self.child_start_lines[-1] > self.find_text_line(node)
         if name in READ_AT_START:
             if not is_inherited and not self.child_start_lines and self.mentions_tensorflow:
@@ -244,7 +246,7 @@ class Environ(Reporter):
             )
 
     def make_subscript_fix(self, call: ast.Call) -> Fix | None:
-        """Return the fix that turns `f(key)` into `f[key]`. None if it spans lines or has more brackets."""
+        """Return the fix that turns `f(key)` into `f[key]`, or None if it spans lines or has more brackets."""
         line = call.lineno
         if not line == call.func.end_lineno == call.end_lineno or not 0 < line <= len(self.lines):
             return None
@@ -264,7 +266,7 @@ class Environ(Reporter):
             )
 
     def check_comparison(self, node: ast.Compare) -> None:
-        """Report `os.environ["X"] == "0"` if it is a whole statement, which was meant as an assignment."""
+        """Report `os.environ["X"] == "0"` as a statement of its own, which was meant as an assignment."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(get_constant(key), str):
@@ -280,7 +282,7 @@ class Environ(Reporter):
             self.check_entries(right, node, copy=True)
 
     def get_item(self, base: Any, key: Any, node: Any) -> Any:
-        """Return the value of `base[key]`. None if unknown."""
+        """Return the value of `base[key]`, or None if it is unknown."""
         if isinstance(base, Path):
             if base.name == "os.environ":
                 self.check_read(key, node.slice)
@@ -316,7 +318,7 @@ class Environ(Reporter):
         return None
 
     def evaluate_slice(self, node: ast.Slice) -> Any:
-        """Return which GPUs a slice selects: None for all, 0 for only the first one, else "some"."""
+        """Return which GPUs a slice selects: None for all, 0 for the first only, else "some"."""
         low = get_constant(self.value(node.lower)) if node.lower is not None else 0
         high = get_constant(self.value(node.upper)) if node.upper is not None else None
         if node.lower is None and node.upper is None:
@@ -334,7 +336,7 @@ class Environ(Reporter):
     def evaluate_map_method(
         self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]
     ) -> Any:
-        """Check a call of a dict method, and update the dict. Return the value of the call, or None if unknown."""
+        """Check a call of a dict method, update the dict, and return the call's value, or None if unknown."""
         self.count_work(len(base.entries))
         if name == "update" and (args or keywords):
             base.entries += self.list_entries(node, args, keywords)
@@ -469,7 +471,7 @@ class Environ(Reporter):
             if re.match(r"\s*export\s+\w+=", first_text) and not any(
                 re.search(r"[;&|\n]", part) for part in texts
             ):
-                self.check_shell(first_text + "x", node)  # "x" stands for the unknown rest
+                self.check_shell(first_text + "x", node)  # "x" stands for the unknown value
         elif isinstance(command, Seq) and command.items and get_constant(command.items[0]) == "export":
             self.report(
                 "variable-set-wrongly",
@@ -478,7 +480,7 @@ class Environ(Reporter):
             )
 
     def check_shell(self, command: Any, node: Any) -> None:
-        """Check a command that a shell of its own runs: setting a variable there has no effect on this process."""
+        """Check a command that a child shell runs. Setting a variable there has no effect on this process."""
         if not isinstance(command, str):
             return
         command = command[:4000]

@@ -1,4 +1,4 @@
-"""Evaluate a syntax tree in the order in which the program runs, with its branches, loops and function calls.
+"""Evaluate a syntax tree in the order of execution, with its branches, loops and function calls.
 
 After two branches, only what both of them do counts as having happened. A function that the file defines is
 evaluated at each call. A function that the file never calls is evaluated at the end, as if only the imports of the
@@ -96,10 +96,10 @@ class Evaluator(Checks, Expressions):
 
     def evaluate_uncalled(self) -> None:
         """Evaluate the functions that were never called."""
-        at_end = WalkState(imported=self.state.imported, import_place=self.state.import_place)
+        end_state = WalkState(imported=self.state.imported, import_place=self.state.import_place)
         for function in self.functions:
             if id(function.node) not in self.evaluated_ids:
-                self.state = at_end.copy()
+                self.state = end_state.copy()
                 self.cell_number, self.lines = function.cell, function.lines
                 self.is_uncalled = True
                 self.evaluate_function(function, None)
@@ -110,9 +110,9 @@ class Evaluator(Checks, Expressions):
             self.steps += 1
             if self.state.unreachable or self.steps > MAX_STEPS:
                 # code after a return does not run, but functions in it may be called
-                for rest in body[body.index(node) :]:
-                    if isinstance(rest, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                        self.evaluate_statement(rest)
+                for later_node in body[body.index(node) :]:
+                    if isinstance(later_node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                        self.evaluate_statement(later_node)
                 return
             self.evaluate_statement(node)
 
@@ -217,7 +217,7 @@ class Evaluator(Checks, Expressions):
     def s_if(self, node: ast.If) -> None:
         self.value(node.test)
         is_version_test = self.tests_version(node.test)
-        if self.is_main(node.test):
+        if self.is_main(node.test):  # the file is checked as the program that runs
             self.evaluate_body(node.body)
             return
         start = self.state.copy()
@@ -235,6 +235,7 @@ class Evaluator(Checks, Expressions):
         self.branch_depth -= 1
         self.guard_depth -= is_version_test
         else_state = self.state
+        # the code checked is meant to run on a machine with GPUs, so the body of `if gpus:` counts as executed
         self.state = (
             body_state.copy()
             if has_gpus and not node.orelse and not body_state.unreachable
@@ -270,7 +271,7 @@ class Evaluator(Checks, Expressions):
         return bound
 
     def join_names(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        """Return the names that one of two branches binds, with the values that are certain after either."""
+        """Return the names that either of two branches binds, with the values that are certain after both."""
         scope = self.scopes[-1]
         names = {}
         for name in {**left, **right}:
@@ -291,13 +292,13 @@ class Evaluator(Checks, Expressions):
         for name, value in names.items():
             self.bind(name, value)
 
-    def merge_values(self, one: Any, two: Any) -> Any:
-        """Return a value that is certain if it is one of two values. None if nothing is certain."""
-        for left, right in ((one, two), (two, one)):
+    def merge_values(self, first: Any, second: Any) -> Any:
+        """Return the value of a name that has one of two values, or None if it is unknown."""
+        for left, right in ((first, second), (second, first)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
                 return Path(left.name, is_certain=False)
-        if isinstance(one, Map) and one is two:
-            return one
+        if isinstance(first, Map) and first is second:
+            return first
         return None
 
     def s_for(self, node: Any) -> None:
@@ -310,6 +311,7 @@ class Evaluator(Checks, Expressions):
                 self.state.unreachable = False
         else:
             self.assign(node.target, loop_value, node.iter)
+            # a loop that always ends in its first turn sees only the first GPU
             ends_with_break = bool(node.body) and isinstance(node.body[-1], ast.Break)
             if ends_with_break and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
                 self.assign(node.target, Obj("gpu", 0), node.iter)
@@ -387,7 +389,7 @@ class Evaluator(Checks, Expressions):
         for case in node.cases:
             self.state = start.copy()
             self.evaluate_body(case.body)
-        self.state = start
+        self.state = start  # it is unknown which case runs
 
     def s_functiondef(self, node: Any) -> None:
         for decorator in node.decorator_list:
@@ -440,7 +442,7 @@ class Evaluator(Checks, Expressions):
         scope[name] = value
 
     def look_up(self, name: str) -> Any:
-        """Return the value of a name. None if unknown."""
+        """Return the value of a name, or None if it is unknown."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -449,7 +451,7 @@ class Evaluator(Checks, Expressions):
     def evaluate_function(
         self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None
     ) -> Any:
-        """Evaluate the body of a function. Return its value, or None unless exactly one `return` was evaluated.
+        """Evaluate a function's body. Return its value, or None unless exactly one `return` was evaluated.
 
         `values` are the positional arguments. None means that the function is evaluated without a call.
         """
@@ -502,7 +504,7 @@ class Evaluator(Checks, Expressions):
         return results[0] if len(results) == 1 else None
 
     def value(self, node: Any) -> Any:
-        """Return the value of an expression. None if unknown."""
+        """Return the value of an expression, or None if it is unknown."""
         self.steps += 1
         if self.steps > MAX_STEPS or self.depth > 150:  # well below Python's recursion limit
             return None

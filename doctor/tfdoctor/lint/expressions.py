@@ -16,7 +16,7 @@ class Expressions(Environ):
     """The part of `Evaluator` that evaluates operators, f-strings and loop variables."""
 
     def e_joinedstr(self, node: ast.JoinedStr) -> Any:
-        """Return the value of an f-string: a constant, or many if it contains a loop variable."""
+        """Return the value of an f-string: a `Const`, or a `Many` if it contains a loop variable."""
         parts: list[list[str]] = [[""]]
         is_known = True
         for part_node in node.values:
@@ -29,6 +29,7 @@ class Expressions(Environ):
                 is_known = False
         if not is_known:
             return Obj("text")
+        # an upper limit of the characters of all texts: at most one part has several alternatives
         size = max(map(len, parts)) * sum(max(map(len, part)) for part in parts)
         self.count_work(size)
         if size > MAX_TEXT_CHARS:
@@ -39,7 +40,7 @@ class Expressions(Environ):
         return Const(texts[0]) if len(texts) == 1 else Many(texts)
 
     def e_unaryop(self, node: ast.UnaryOp) -> Any:
-        """Return the value of a negative number. None for any other operation."""
+        """Return the value of a negative number, or None for any other operation."""
         value = self.value(node.operand)
         number = value.value if isinstance(value, Const) else None
         if (
@@ -51,7 +52,7 @@ class Expressions(Environ):
         return Const(-number)
 
     def e_binop(self, node: ast.BinOp) -> Any:
-        """Return the value of `+` or `%` on known operands, or of `os.environ | {…}`. None if unknown."""
+        """Return the value of `+`, `%` or `os.environ | {…}`, or None if it is unknown."""
         left, right = self.value(node.left), self.value(node.right)
         self.check_union(left, right, node)
         if (
@@ -79,26 +80,26 @@ class Expressions(Environ):
         )
         if left_values is None or right_values is None or len(left_values) * len(right_values) > 64:
             is_text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
-                isinstance(left_item, Const) and isinstance(left_item.value, str)
-                for left_item in (left, right)
+                isinstance(item, Const) and isinstance(item.value, str)
+                for item in (left, right)
             )
             return Obj("text") if is_text else None
         results = []
-        for left_item in left_values:
+        for item in left_values:
             for right_item in right_values:
                 try:
-                    results.append(_compute(node.op, left_item, right_item))
+                    results.append(_compute(node.op, item, right_item))
                 except (TypeError, ValueError, OverflowError, ZeroDivisionError, KeyError):
                     return None
-        if any(left_item is None for left_item in results):
+        if any(item is None for item in results):
             return None
         return Const(results[0]) if len(results) == 1 else Many(results)
 
     def evaluate_loop_variable(self, iterable: Any, node: Any) -> Any:
-        """Return the value of a loop variable, which stands for all items. None if it is unknown.
+        """Return the value of a loop variable, which stands for all items, or None if it is unknown.
 
-        Return a list of the values if the loop must be evaluated once for each item. It must for a few GPUs, and for
-        a few sequences that begin with a constant.
+        Return a list of the values if the loop must be evaluated once for each item: for at most 16 GPUs, or at most
+        6 sequences that begin with a constant.
         """
         if isinstance(iterable, Obj) and iterable.kind == "gpus":
             return Obj("gpu", "each" if iterable.data is None else iterable.data)
@@ -135,7 +136,7 @@ class Expressions(Environ):
 
 
 def _compute(op: ast.operator, left: Any, right: Any) -> Any:
-    """Return the result of `+` or `%` for small operands. None if it is not computed."""
+    """Return the result of `+` or `%`, or None for large operands and other operators."""
     is_small = (
         isinstance(left, (str, int))
         and isinstance(right, (str, int))

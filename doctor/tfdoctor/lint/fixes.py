@@ -54,7 +54,7 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
 
 
 def _locate_fixes(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]:
-    """Return (start, end, new text) for each fix. Raise EditError if the text at its position is not the old text."""
+    """Return (start, end, new text) for each fix. Raise EditError if its old text is not at its position."""
     starts = [0, *(match.end() for match in _LINE_ENDING.finditer(text))] if fixes else []
     replacements = []
     for fix in fixes:
@@ -105,7 +105,7 @@ def drop_ambiguous_fixes(
     clashing = _find_clashes(old_names, parts, kind, word_counts)
     unfixable = {item.message for item in problems if item.name in _RENAMES and item.fix is None}
 
-    def reason(problem: LintProblem, fix: Fix) -> str:
+    def explain_drop(problem: LintProblem, fix: Fix) -> str:
         elsewhere = (
             word_counts[fix.old] > fix_counts[fix.old]
             or fix.old in names_read
@@ -117,7 +117,7 @@ def drop_ambiguous_fixes(
 
     return [
         replace(item, fix=None, message=f"{item.message} {note}")
-        if item.fix and item.name in _RENAMES and (note := reason(item, item.fix))
+        if item.fix and item.name in _RENAMES and (note := explain_drop(item, item.fix))
         else item
         for item in problems
     ]
@@ -159,15 +159,15 @@ def _find_clashes(
 
 
 def _is_set(name: str, code: str) -> bool:
-    """Return whether Python code seems to set a variable: `["NAME"] =`, `"NAME", …`, `"NAME": …`, `NAME=…`."""
+    """Return whether Python code seems to set a variable: `["NAME"] =`, `"NAME",`, `"NAME":`, `NAME=`."""
     return re.search(rf"\b{name}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
 
 
 def _find_unsafe_lines(text: str) -> set[int]:
-    """Return the lines of Python on which no quotes may be put around a number.
+    """Return the numbers of the lines on which no fix may put a number in quotes.
 
-    These are the lines of an f-string, which before Python 3.12 cannot contain the quotes that it is written in, and
-    those on which an error is expected.
+    These are the lines of f-strings, which cannot contain their own quotes before Python 3.12, and the lines whose
+    code expects an error.
     """
     tree = _parse(text)
     lines: set[int] = set()
@@ -180,8 +180,8 @@ def _find_unsafe_lines(text: str) -> set[int]:
 
 
 def _expects_error(node: ast.Try | ast.With) -> bool:
-    """Return whether a `try` catches TypeError, or a `with` expects an error (pytest.raises, assertRaises)."""
-    if isinstance(node, ast.With):
+    """Return whether a `try` catches TypeError, or a `with` expects an error."""
+    if isinstance(node, ast.With):  # pytest.raises(…) or self.assertRaises(…)
         return any("aises" in ast.unparse(item.context_expr) for item in node.items)
     return any(_catches_type_error(handler.type) for handler in node.handlers)
 
@@ -197,7 +197,7 @@ def list_remaining_names(text: str, kind: str, problems: Sequence[LintProblem]) 
     """Return the misspelt variables that remain in a file after its fixes are applied."""
     try:
         parts = [cell.source for cell in list_code_cells(text)] if kind == "notebook" else [text]
-    except ValueError:  # a notebook that is not valid may use the name all the same
+    except ValueError:  # an invalid notebook may still use the name
         parts = [text]
     names = Counter(
         name
@@ -221,12 +221,12 @@ def list_remaining_names(text: str, kind: str, problems: Sequence[LintProblem]) 
 def drop_fixes_of_shared_names(
     problems: Sequence[LintProblem], names_left: Mapping[str, set[str] | None]
 ) -> list[LintProblem]:
-    """Return the problems, without the fixes of variables whose misspelt name remains or may remain in another file.
+    """Return the problems, without the fixes of misspelt variables that (may) remain in another file.
 
-    `names_left` has the result of `list_remaining_names` for each path, or None for a file that could not be read.
+    `names_left` has the result of `list_remaining_names` for each path, or None if the file could not be read.
     """
 
-    def explain_other(problem: LintProblem) -> str:
+    def explain_drop(problem: LintProblem) -> str:
         if problem.fix is None or problem.name != "misspelt-variable":
             return ""
         for path, names in names_left.items():
@@ -238,7 +238,7 @@ def drop_fixes_of_shared_names(
 
     return [
         replace(problem, fix=None, message=f"{problem.message} {explanation}")
-        if (explanation := explain_other(problem))
+        if (explanation := explain_drop(problem))
         else problem
         for problem in problems
     ]
@@ -261,7 +261,7 @@ def _iter_container_keys(text: str) -> Iterator[list[object]]:
 
 
 def _parse(text: str) -> ast.Module | None:
-    """Return the tree of Python 3 code or of a notebook cell. None if it cannot be parsed."""
+    """Return the tree of Python 3 code or of a notebook cell, or None if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

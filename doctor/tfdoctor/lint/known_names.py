@@ -262,7 +262,7 @@ def is_relevant(name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def guess_variable(name: str) -> str | None:
-    """Return the environment variable that a misspelt name stands for. None if the name is not recognized.
+    """Return the environment variable that a misspelt name stands for, or None if it is not recognized.
 
     One or two wrong letters, words in another order and one missing word are recognized.
     """
@@ -286,7 +286,7 @@ def guess_variable(name: str) -> str | None:
                 and (best is None or distance < best[0])
             ):
                 best = distance, candidate
-        # a missing or moved word counts as three wrong letters, so any closer name is preferred
+        # a missing or moved word counts as three wrong letters, so that a name with fewer is preferred
         if best is None and (
             (len(candidate_words) >= 3 and sorted(name_words) == sorted(candidate_words))
             or (
@@ -300,10 +300,10 @@ def guess_variable(name: str) -> str | None:
 
 
 def _is_other_name(name_words: list[str], candidate_words: list[str]) -> bool:
-    """Return whether a name is different from a candidate on purpose rather than misspelt.
+    """Return whether a name differs from a candidate on purpose and is not a misspelling.
 
-    It is if a number or a short word follows the candidate, as in NCCL_DEBUG_2 or TF_CONFIG_X, or if one word is
-    replaced by another word or number.
+    Such a name has a number or a short word after the candidate (NCCL_DEBUG_2, TF_CONFIG_X), another number, or one of
+    `_DISTINCT_WORDS` instead of its counterpart.
     """
     extra_words = (
         name_words[len(candidate_words) :] if name_words[: len(candidate_words)] == candidate_words else []
@@ -342,7 +342,7 @@ def _is_subset(name_words: list[str], candidate_words: list[str]) -> bool:
 
 # ---------------------------------------------------------------- options
 
-_GPU_OPTIONS = [
+_GPU_OPTIONS_FIELDS = [
     "per_process_gpu_memory_fraction",
     "allow_growth",
     "allocator_type",
@@ -353,7 +353,7 @@ _GPU_OPTIONS = [
     "force_gpu_compatible",
     "experimental",
 ]
-_CONFIG = [
+_CONFIG_PROTO_FIELDS = [
     "device_count",
     "intra_op_parallelism_threads",
     "inter_op_parallelism_threads",
@@ -374,8 +374,8 @@ _CONFIG = [
     "experimental",
 ]
 OPTIONS_BY_OWNER = {
-    "ConfigProto": tuple(_CONFIG),
-    "GPUOptions": tuple(_GPU_OPTIONS),
+    "ConfigProto": tuple(_CONFIG_PROTO_FIELDS),
+    "GPUOptions": tuple(_GPU_OPTIONS_FIELDS),
     "Session": ("target", "graph", "config"),
     "InteractiveSession": ("target", "graph", "config"),
     "config.LogicalDeviceConfiguration": (
@@ -396,7 +396,7 @@ OPTIONS_BY_OWNER = {
     "config.set_logical_device_configuration": ("device", "logical_devices"),
 }
 """The keyword arguments of each function, or fields of each class, by its name without "tf."."""
-_EXPERIMENTAL = [
+_EXPERIMENTAL_FUNCTIONS = [
     "cluster_has_one_worker_of_each",
     "VirtualDeviceConfiguration",
     "set_memory_growth",
@@ -449,7 +449,7 @@ _MODULES = {
         "threading",
         "experimental_list_devices",
     ),
-    "config.experimental": tuple(_EXPERIMENTAL),
+    "config.experimental": tuple(_EXPERIMENTAL_FUNCTIONS),
     "config.threading": tuple(
         f"{w}_{x}_op_parallelism_threads" for w in ("get", "set") for x in ("inter", "intra")
     ),
@@ -491,7 +491,7 @@ _MODULES = {
 
 
 def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
-    """Return the candidate that is closest to a misspelt name. None if no candidate is close enough."""
+    """Return the candidate that is closest to a misspelt name, or None if none is close enough."""
     if name in candidates or len(name) < 6:
         return None
     lower = name.lower()
@@ -499,6 +499,7 @@ def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
     for candidate in candidates:
         if abs(len(candidate) - len(name)) > 3 or len(candidate) < 6:
             continue
+        # the longer a name is, the more wrong letters still leave it recognizable
         distance = count_edits(lower, candidate.lower())
         if distance <= (3 if len(candidate) >= 20 else 2 if len(candidate) >= 9 else 1) and (
             best is None or distance < best[0]
@@ -509,7 +510,10 @@ def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def guess_option(owner: str, name: str) -> str | None:
-    """Return the field of `owner`, a key of `OPTIONS_BY_OWNER`, that a misspelt name stands for. None if there is none."""
+    """Return the field of `owner` that a misspelt name stands for, or None if there is none.
+
+    `owner` is a key of `OPTIONS_BY_OWNER`.
+    """
     fields = OPTIONS_BY_OWNER.get(owner, ())
     match = _find_closest(name, fields)
     if match is None and name not in fields and owner in ("ConfigProto", "GPUOptions"):
@@ -537,7 +541,7 @@ def guess_option(owner: str, name: str) -> str | None:
 def guess_function(path: str) -> str | None:
     """Return the name of the function that a misspelt path such as "config.list_devices" stands for.
 
-    Only the last part of the path is returned. None if the path is not recognized.
+    Only the last part of the path is returned. Return None if the path is not recognized.
     """
     module, _, name = path.rpartition(".")
     names = _MODULES.get(module)

@@ -1,4 +1,4 @@
-"""Check the environment variables and clusters in shell scripts, batch jobs, Dockerfiles, YAML and env files.
+"""Check the variables and clusters in shell scripts, batch jobs, Dockerfiles, YAML and env files.
 
 A word is (text, line, column), and a command is the list of its words.
 """
@@ -28,7 +28,9 @@ _SHELL_TOKEN = re.compile(
     re.X | re.S,
 )
 """One token of a shell script: a comment, the end of a command, or a word."""
+# NAME=, or by mistake $NAME=.
 _ASSIGNMENT = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
+# Words that may precede the assignments or the program of a command.
 _COMMAND_PREFIXES = frozenset(
     ["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"]
 )
@@ -40,7 +42,9 @@ _UNCONDITIONAL = frozenset(
 _Branch = int
 """The number of a branch of a script. Commands in different branches need not run together."""
 _EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
+# Options of docker, mpirun and others whose value is NAME=VALUE or NAME.
 _VARIABLE_OPTIONS = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
+# YAML keys of environments and of scripts, in lower case and with `_` for `-`.
 _ENVIRONMENT_KEYS = frozenset(
     [
         "env",
@@ -69,14 +73,16 @@ def _strip_quotes(word: str) -> str:
 
 
 def _find_name(text: str, name: str, start: int) -> int:
-    """Return the position of a whole name in a line from `start` on, preferably before `=`. -1 if it is not found."""
+    """Return the position of a name from `start` on, preferably followed by `=`. -1 if not found."""
     word = rf"(?<![\w\-]){re.escape(name)}(?![\w\-])"
     pattern = re.compile(word)
     match = re.compile(word + "=").search(text, start) or pattern.search(text, start)
     return match.start() if match is not None else -1
 
 
+# The operator and the end marker of a here-document, such as <<EOF.
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>[\"']?)\\?(?P<end>[A-Za-z_]\w{0,60})(?P=quote)")
+# A program that runs a here-document as a script.
 _HEREDOC_RUNNER = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
 
 
@@ -148,12 +154,12 @@ class _Findings:
     def check_tf_config(self, value: str, line: int, column: int) -> None:
         """Check a value of TF_CONFIG."""
         try:
-            raw = json.loads(value)
+            config = json.loads(value)
         except (ValueError, RecursionError):
             return
-        for name, message, _ in iter_problems(raw):
+        for name, message, _ in iter_problems(config):
             self.report(name, message, line, column)
-        task = raw.get("task") if isinstance(raw, dict) else None
+        task = config.get("task") if isinstance(config, dict) else None
         if (
             isinstance(task, dict)
             and isinstance(task.get("type"), str)
@@ -205,7 +211,7 @@ class _Branches:
             self.open.pop()
 
     def locate(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Branch:
-        """Return the branch of a command. `before` and `after` are the operators on both sides of it."""
+        """Return the branch of a command. `before` and `after` are the operators around it."""
         is_exit = False
         for word, _, _ in words:
             if word in ("if", "case"):
@@ -268,7 +274,7 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
 
 
 def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool = False) -> None:
-    """Check a script. `first_line` is the line number of its first line in the file, and `job` says if it is a batch job."""
+    """Check a script. `first_line` is its line number in the file, and `job` says if it is a batch job."""
     unexported: list[tuple[str, int, int]] = []
     exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
     for command, findings.current_branch in _iter_commands(text):
@@ -306,7 +312,7 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
             elif (
                 word == "set"
                 and _ASSIGNMENT.match(following)
-                and not text.startswith("#!/bin/csh")
+                and not text.startswith("#!/bin/csh")  # in csh and tcsh, `set` does set variables
                 and not text.startswith("#!/bin/tcsh")
             ):
                 name = _ASSIGNMENT.match(following)[1]  # type: ignore[index]
@@ -323,7 +329,7 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
             else:
                 break
             index += 1
-        rest = command[index:]
+        arguments = command[index:]
         for name, value, line, column in assignments:
             if findings.check_variable(name, line, column):
                 continue
@@ -331,14 +337,14 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
                 findings.check_tf_config(_strip_quotes(value), line, column)
             elif (
                 not is_export
-                and not rest
+                and not arguments
                 and name in (READ_AT_IMPORT | READ_AT_FIRST_USE)
                 and name not in exported
                 and not job
             ):
                 unexported.append((name, line, column))
-        _check_options(rest, first_line, findings)
-        _check_hosts(rest, first_line, findings)
+        _check_options(arguments, first_line, findings)
+        _check_hosts(arguments, first_line, findings)
     _check_exports(text, unexported, findings)
 
 
@@ -347,6 +353,7 @@ def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: 
 
     `unexported` are (name, line, column) of each variable that is set without export.
     """
+    # only a script of its own that starts programs and does not export all variables
     if (
         not unexported
         or not text.startswith("#!")
@@ -365,22 +372,22 @@ def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: 
             )
 
 
-def _check_options(command: list[tuple[str, int, int]], first: int, findings: _Findings) -> None:
-    """Check the variables in `docker run -e NAME=VALUE`, `mpirun -x NAME=VALUE`, `srun --export=ALL,NAME=VALUE`."""
+def _check_options(command: list[tuple[str, int, int]], first_line: int, findings: _Findings) -> None:
+    """Check the variables in options such as `docker run -e NAME=VALUE` and `srun --export=NAME=VALUE`."""
     for number, (word, line, column) in enumerate(command):
         if word in _VARIABLE_OPTIONS and number + 1 < len(command):
             name, name_line, name_column = command[number + 1]
             match = _ASSIGNMENT.match(name)
             if match is not None or re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
-                findings.check_variable(match[1] if match else name, name_line + first - 1, name_column)
+                findings.check_variable(match[1] if match else name, name_line + first_line - 1, name_column)
         elif word.startswith(("--env=", "--export=", "-e=")):
             for part in word.partition("=")[2].split(","):
                 match = _ASSIGNMENT.match(part)
                 if match is not None:
-                    findings.check_variable(match[1], line + first - 1, column)
+                    findings.check_variable(match[1], line + first_line - 1, column)
 
 
-def _check_hosts(command: list[tuple[str, int, int]], first: int, findings: _Findings) -> None:
+def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings: _Findings) -> None:
     """Check a cluster in `--worker_hosts=A:2222,B:2222 --job_name=worker --task_index=1`."""
     jobs: dict[str, range | None] = {}
     options: dict[str, tuple[str, int, int]] = {}
@@ -404,9 +411,9 @@ def _check_hosts(command: list[tuple[str, int, int]], first: int, findings: _Fin
             for address in members:
                 problem = check_address(address) if address else None
                 if problem is not None:
-                    findings.report("cluster-address", problem, line + first - 1, column)
+                    findings.report("cluster-address", problem, line + first_line - 1, column)
         else:
-            options[match[2]] = value, line + first - 1, column
+            options[match[2]] = value, line + first_line - 1, column
     job = options.get("job_name") or options.get("task_type")
     index = options.get("task_index") or options.get("task_id")
     if job is None or index is None or not index[0].isdigit() or "$" in job[0]:
@@ -479,7 +486,7 @@ def lint_env_file(text: str) -> list[LintProblem]:
 
 
 def lint_yaml(text: str) -> list[LintProblem]:
-    """Return the findings in the environments and scripts of compose files, Kubernetes manifests and workflows.
+    """Return the findings in environments and scripts of compose files, Kubernetes objects and workflows.
 
     Raise ValueError if the text is not YAML or is nested too deep.
     """
@@ -500,7 +507,7 @@ def lint_yaml(text: str) -> list[LintProblem]:
 
 
 def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
-    """Check all environments and scripts below a YAML node. `seen_ids` are the ids of nodes that were checked."""
+    """Check all environments and scripts below a YAML node. `seen_ids` are the ids of checked nodes."""
     import yaml
 
     stack = [root]
@@ -534,10 +541,10 @@ def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
 
 
 def _check_environment(nodes: list[Any], findings: _Findings, *, listed: bool) -> None:
-    """Check an environment. `listed` says that it is a list of settings; otherwise `nodes` is one mapping."""
+    """Check an environment: a list of settings if `listed`, otherwise one mapping."""
     import yaml
 
-    def setting(key: Any, value: Any) -> None:
+    def check_setting(key: Any, value: Any) -> None:
         line, column = findings.find_position(key.start_mark)
         name, _, content = key.value.partition("=") if value is None else (key.value, "", value.value)
         if (
@@ -549,12 +556,12 @@ def _check_environment(nodes: list[Any], findings: _Findings, *, listed: bool) -
 
     for node in nodes:
         if isinstance(node, yaml.ScalarNode):
-            setting(node, None)
+            check_setting(node, None)
         elif isinstance(node, yaml.MappingNode):
             parts = {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
             _, name = parts.get("name", (None, None))
             if listed and isinstance(name, yaml.ScalarNode):
-                setting(name, parts.get("value", (None, name))[1])
+                check_setting(name, parts.get("value", (None, name))[1])
             elif not listed:
                 for key, value in parts.values():
-                    setting(key, value)
+                    check_setting(key, value)

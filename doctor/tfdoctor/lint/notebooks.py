@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "convert_magics", "list_code_cells"]
 
-_ENV = re.compile(r"(\s*)%(?:env|set_env)\s+([A-Za-z_]\w{0,60})(?:\s*=\s*|\s+)(.*)\Z")
-_SHELL = re.compile(r"(\s*)(?:[\w, ]+=\s*)?!{1,2}(.*)\Z")
-_MAGIC = re.compile(r"(\s*)(?:[\w, ]+=\s*)?%|(\s*)\?|[^#'\"]*\w\?{1,2}\s*\Z")
-_CELL = re.compile(r"\s*%%(\w+)")
+# `%env NAME=VALUE` or `%set_env NAME VALUE`.
+_ENV_MAGIC = re.compile(r"(\s*)%(?:env|set_env)\s+([A-Za-z_]\w{0,60})(?:\s*=\s*|\s+)(.*)\Z")
+# `!COMMAND` or `NAME = !COMMAND`.
+_SHELL_LINE = re.compile(r"(\s*)(?:[\w, ]+=\s*)?!{1,2}(.*)\Z")
+# Any other line magic, or a request for help such as `?NAME` or `NAME?`.
+_LINE_MAGIC = re.compile(r"(\s*)(?:[\w, ]+=\s*)?%|(\s*)\?|[^#'\"]*\w\?{1,2}\s*\Z")
+# A magic for the whole cell, such as `%%bash`.
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.S)
 """One character in a JSON string: a surrogate pair, another escape or the character itself."""
@@ -72,8 +76,8 @@ def list_code_cells(text: str) -> list[Cell]:
         raise ValueError(_NOT_A_NOTEBOOK)  # noqa: TRY004 - the error is in a file, not in an argument
     cells = _get_items(text, root, "cells")
     if not cells:
-        sheets = _get_items(text, root, "worksheets")
-        cells = [cell for sheet in sheets for cell in _get_items(text, sheet, "cells")]
+        worksheets = _get_items(text, root, "worksheets")
+        cells = [cell for sheet in worksheets for cell in _get_items(text, sheet, "cells")]
     result = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
@@ -112,7 +116,7 @@ def _parse_node(text: str, position: int) -> _Node:
 
 
 def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
-    """Return the members of a JSON object by key. Empty for any other value. The last of duplicate keys counts."""
+    """Return the members of a JSON object by key: the last of duplicate keys. Empty for any other value."""
     members: dict[str, _Node] = {}
     if node is None or not isinstance(node.value, dict) or not node.value:
         return members
@@ -126,9 +130,9 @@ def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
 
 
 def _get_items(text: str, node: _Node, name: str) -> list[_Node]:
-    """Return the items of an object's member. Empty if the member is missing or null.
+    """Return the items of an array that is the member `name` of an object. Empty if it is missing or null.
 
-    Raise ValueError if it has any other type than an array.
+    Raise ValueError if the member has any other type.
     """
     member = _list_members(text, node).get(name)
     if member is not None and member.value is not None and not isinstance(member.value, list):
@@ -155,7 +159,7 @@ def convert_magics(source: str) -> str:
     Magics that set variables or run a shell become calls of functions that the checks know. Others are removed. The
     line numbers stay the same.
     """
-    magic = _CELL.match(source)
+    magic = _CELL_MAGIC.match(source)
     if magic is not None:
         kind = magic[1]
         if kind in ("bash", "sh", "script", "shell"):
@@ -168,10 +172,10 @@ def convert_magics(source: str) -> str:
         return source
     lines = source.split("\n")
     for number, line in enumerate(lines):
-        if match := _ENV.match(line):
+        if match := _ENV_MAGIC.match(line):
             lines[number] = f"{match[1]}__tfdoctor_env({match[2]!r}, {match[3].strip()!r})"
-        elif match := _SHELL.match(line):
+        elif match := _SHELL_LINE.match(line):
             lines[number] = f"{match[1]}__tfdoctor_shell({match[2]!r})"
-        elif match := _MAGIC.match(line):
+        elif match := _LINE_MAGIC.match(line):
             lines[number] = f"{line[: len(line) - len(line.lstrip())]}pass"
     return "\n".join(lines)

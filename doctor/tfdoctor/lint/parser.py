@@ -18,6 +18,7 @@ __all__ = ["MAX_TREE_DEPTH", "Tree", "parse"]
 
 MAX_TREE_DEPTH = 120
 """The most levels of a tree that are converted. Deeper nodes are dropped."""
+# Statements that only Python 2 has: print and exec without brackets, `except E, e:` and `raise E, "text"`.
 _PYTHON_2 = re.compile(
     rb"^\s*(?:print\s+[^\s(=.,]|print\s*>>|exec\s+[\"'\w]|except\s+[\w.]+\s*,\s*\w+\s*:|raise\s+\w+\s*,)",
     re.M,
@@ -27,7 +28,7 @@ _CALL_ASSIGNMENT = re.compile(r"\)\s*=(?!=)")
 
 
 class Tree:
-    """A module, and how it was parsed."""
+    """The syntax tree of a module, and the Python version and errors of its text."""
 
     __slots__ = ("first_error_line", "is_python_2", "root")
 
@@ -40,7 +41,7 @@ class Tree:
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of a text. No text raises an error."""
+    """Return the tree of a text. Invalid text raises no error: the parts that can be parsed are returned."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -66,8 +67,8 @@ def _parse_with_tree_sitter(text: str) -> Tree:
 class _Converter:
     """A converter from tree-sitter nodes to `ast` nodes.
 
-    The methods `s_…` convert a statement and `e_…` an expression, named by the type of the tree-sitter node. An
-    expression without such a method becomes a tuple of its children.
+    A method `s_TYPE` converts a statement and `e_TYPE` an expression, where TYPE is the type of the tree-sitter node.
+    An expression without such a method becomes a tuple of its children.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -216,9 +217,9 @@ class _Converter:
             if clause.type == "except_clause":
                 inner = [child for child in clause.named_children if child.type != "block"]
                 block = next((child for child in clause.named_children if child.type == "block"), None)
-                kind = self.expr(inner[0], depth) if inner else None
+                exception = self.expr(inner[0], depth) if inner else None
                 body = self.block(block.children, depth) if block is not None else []
-                handlers.append(self.set_position(ast.ExceptHandler(type=kind, name=None, body=body), clause))
+                handlers.append(self.set_position(ast.ExceptHandler(type=exception, name=None, body=body), clause))
             elif clause.type == "else_clause":
                 orelse = self.make_block(clause, "body", depth)
             elif clause.type == "finally_clause":
@@ -353,14 +354,14 @@ class _Converter:
     # ---------------------------------------------------------------- expressions
 
     def store(self, node: Any, depth: int) -> Any:
-        """Convert the target of an assignment, or of a loop."""
+        """Convert the target of an assignment or loop."""
         target = self.expr(node, depth)
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             target.ctx = ast.Store()
         return target
 
     def make_expression(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
-        """Convert nodes to one expression: the only one, or else a tuple of them at the position of `node`."""
+        """Convert a single node to its expression, or several to a tuple at the position of `node`."""
         elements = [self.expr(child, depth + 1) for child in nodes if child.type != "comment"]
         return (
             elements[0]
@@ -464,7 +465,7 @@ class _Converter:
 
     def make_constant(self, node: Any) -> Any:
         """Return the constant of a Python 2 or 3 literal, or the constant None if it cannot be evaluated."""
-        # Python 2 spellings: 10L, 0777, u"text", ur"text"
+        # Python 2 also has 10L, 0777 and ur"text"
         text = self.text(node)
         for spelling in (text, text.rstrip("lL"), f"0o{text[1:]}", text.lstrip("uU"), text[1:]):
             try:

@@ -19,7 +19,7 @@ __all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Reporter"]
 MAX_FINDINGS = 500
 """The most findings of one Python file."""
 MAX_STEPS = 250_000
-"""The most statements and expressions that are evaluated in a file. Those of a function count at each call."""
+"""The most evaluated statements and expressions of a file. Those of a function count at each call."""
 ITEMS_PER_STEP = 16
 """The number of container items or characters that take as much time as one expression."""
 MAX_TEXT_CHARS = 100_000
@@ -32,7 +32,7 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 @lru_cache(maxsize=4)
 def _encode_line(text: str) -> tuple[bytes, list[int]]:
-    """Return (line in UTF-8, number of characters before each block of it)."""
+    """Return (line in UTF-8, number of characters before each of its blocks)."""
     data = text.encode("utf-8", "replace")
     blocks = (data[start : start + _BLOCK_BYTES] for start in range(0, len(data), _BLOCK_BYTES))
     return data, [0, *accumulate(len(block.translate(None, _CONTINUATION_BYTES)) for block in blocks)]
@@ -92,7 +92,10 @@ class Reporter:
         return self.cells_loading[name] > (name in self.names_loaded)
 
     def count_work(self, items: int) -> None:
-        """Count the work on items or characters as steps, so that MAX_STEPS limits all work on a file."""
+        """Count the work on items or characters as steps, so that MAX_STEPS limits all work on a file.
+
+        Callers pass ITEMS_PER_STEP (16) for an item that takes as much time as a step.
+        """
         self.steps += items // ITEMS_PER_STEP
 
     def find_column(self, line: int, offset: int) -> int:
@@ -102,8 +105,8 @@ class Reporter:
             return offset + 1
         data, characters_before = _encode_line(text)
         block = min(offset, len(data)) // _BLOCK_BYTES
-        rest = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
-        return characters_before[block] + len(rest) + 1
+        block_start = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
+        return characters_before[block] + len(block_start) + 1
 
     def format_position(self, node: Any) -> str:
         """Return the position of a node for messages: "cell 2, line 5" or "line 5"."""
@@ -111,7 +114,7 @@ class Reporter:
         return f"{cell}line {node.lineno}"
 
     def make_fix(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
-        """Return the fix that replaces `old` between two byte offsets of a line. None if the text there differs."""
+        """Return the fix that replaces `old` between two byte offsets of a line, or None if it is not there."""
         if not line or end is None or not 0 < line <= len(self.lines):
             return None
         first, last = self.find_column(line, start), self.find_column(line, end)
@@ -122,9 +125,9 @@ class Reporter:
     def report(
         self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
     ) -> None:
-        """Add a finding of the kind `name` at a node, or at (line, byte offset) in `at`.
+        """Add a finding of the kind `name` at a node, or at the (line, byte offset) `at`.
 
-        It is not added if there is one of this kind at this position, or if the file has MAX_FINDINGS.
+        It is not added if this position already has a finding of this kind, or if the file has MAX_FINDINGS.
         """
         line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
@@ -139,6 +142,6 @@ class Reporter:
             )
 
     def note_gpu_use(self, node: Any) -> None:
-        """Record that the GPUs are first used here, unless they were used before."""
+        """Record this node as the first use of the GPUs, unless they were used before."""
         if not self.state.used:
             self.state.used, self.state.use_place = node.lineno, self.format_position(node)

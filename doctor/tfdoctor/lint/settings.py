@@ -83,7 +83,7 @@ def _matches_pattern(path: str, pattern: str) -> bool:
 def parse_release(text: str) -> tuple[int, int] | None:
     """Return the major and minor version of a release such as "1.15", "2.16.1" or "2" (2.0).
 
-    None if the text is not a TensorFlow release.
+    Return None if the text is not a TensorFlow release.
     """
     match = re.fullmatch(
         r"([12])(?:\.(\d{1,2}))?(?:\.[\dx*]{1,3})?(?:(?:rc|a|b|\.dev)\d{1,8})?", text.strip()

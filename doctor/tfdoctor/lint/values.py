@@ -1,4 +1,4 @@
-"""The values of expressions that `lint` knows without running the code. None stands for an unknown value."""
+"""Values of expressions that are known without running the code. None means an unknown value."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 
 @dataclass(slots=True)
 class Path:
-    """A module or a member of one: "tensorflow.config.list_physical_devices", "os.environ"."""
+    """A module or its member, such as "os.environ" or "tensorflow.config.list_physical_devices"."""
 
     name: str
     is_certain: bool = True
-    """Whether this is certain. False if the name may also come from another import."""
+    """Whether the name certainly comes from this module. False if another import may bind it."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Obj:
     """Any other object, such as one that a call returned."""
 
     kind: str
-    """The kind of object: gpus, gpu, config, options, cluster, model, sub (a part of a config), text and so on."""
+    """The kind of object: gpus, gpu, config, options, cluster, model, sub (a part of a config), text, …."""
     data: Any = None
     """What is known about the object. Its type depends on the kind."""
     node: Any = None
@@ -124,7 +124,7 @@ class WalkState:
 
 
 def get_constant(value: Any) -> Any:
-    """Return the Python value of a `Const`. None for any other value."""
+    """Return the Python value of a `Const`, or None for any other value."""
     return value.value if isinstance(value, Const) else None
 
 
@@ -133,18 +133,18 @@ def is_same(left: Any, right: Any) -> bool:
     return left is right or (type(left) is type(right) and isinstance(left, (Path, Const)) and left == right)
 
 
-def merge_states(one: WalkState, two: WalkState) -> WalkState:
-    """Return the state after two branches, one of which ran: what has happened in both of them.
+def merge_states(left: WalkState, right: WalkState) -> WalkState:
+    """Return the state after two branches, of which one ran: the events that happened in both.
 
-    An unreachable branch does not count.
+    A branch whose end is unreachable does not count.
     """
-    if one.unreachable:
-        return two.copy()
-    if two.unreachable:
-        return one.copy()
-    merged = one.copy()
-    if not two.imported:
+    if left.unreachable:
+        return right.copy()
+    if right.unreachable:
+        return left.copy()
+    merged = left.copy()
+    if not right.imported:
         merged.imported, merged.import_place = 0, ""
-    if not two.used:
+    if not right.used:
         merged.used, merged.use_place = 0, ""
     return merged

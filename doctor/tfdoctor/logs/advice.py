@@ -1,4 +1,4 @@
-"""Suggest remedies for the cause that a log shows, with the versions of the release that wrote the log."""
+"""Suggest remedies for the cause that a log shows, for the release that wrote the log."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
 """The remedies that do not depend on the log."""
 
 
-_TOOLKIT = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
-"""Matches a library folder of a CUDA toolkit. The groups are the toolkit's root and "-11.2", if its name has a version."""
+_TOOLKIT_FOLDER = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
+"""A library folder of a CUDA toolkit. The groups are the toolkit's root and the version in its name, such as "-11.2"."""
 _COUNTERS_REMEDY = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
     "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
@@ -69,49 +69,50 @@ _COUNTERS_REMEDY = Remedy(
 )
 
 
-def list_remedies(case: LogContext, cause: Cause) -> tuple[Remedy, ...]:
-    """Return the remedies for a cause. They name the versions of the release that wrote the log if it is known."""
+def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
+    """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
     result: list[Remedy] = []
     templates = cause.data.remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
-        result += [template] if isinstance(template, Remedy) else _make_remedies(case, template)
+        result += [template] if isinstance(template, Remedy) else _make_remedies(context, template)
     return tuple(result)
 
 
-def _make_remedies(case: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
-    """Return the remedies of a kind, which depend on the log or are fixed."""
+def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
+    """Return the remedies of one kind for this log."""
     if kind is CommonRemedy.RELEASE:
-        return (_suggest_release(case),)
+        return (_suggest_release(context),)
     if kind in (CommonRemedy.LIBRARIES, CommonRemedy.LIBRARY):
-        options = _make_library_remedies(case)
+        options = _make_library_remedies(context)
+        # the causes with LIBRARY suggest `tfdoctor check`, the first option, themselves
         return options[1:2] or options if kind is CommonRemedy.LIBRARY else options
     if kind is CommonRemedy.PROFILER:
-        return (_COUNTERS_REMEDY if case.log.has("cupti-not-permitted") else _make_cupti_remedy(case),)
+        return (_COUNTERS_REMEDY if context.log.has("cupti-not-permitted") else _make_cupti_remedy(context),)
     if kind is CommonRemedy.DRIVER:
-        return _make_driver_remedies(case)
+        return _make_driver_remedies(context)
     if kind is CommonRemedy.HOST_DRIVER:
         text = "On the host: see which image its driver can run."
-        return (Remedy(text, (f"tfdoctor recommend --method container{_make_driver_option(case)}",)),)
+        return (Remedy(text, (f"tfdoctor recommend --method container{_make_driver_option(context)}",)),)
     if kind is CommonRemedy.STUB:
-        return (_make_stub_remedy(case),)
+        return (_make_stub_remedy(context),)
     return (_FIXED_REMEDIES[kind],)
 
 
-def _list_search_path(case: LogContext) -> list[str]:
-    """Return the folders on LD_LIBRARY_PATH. Empty if the log does not show them."""
+def _list_search_path(context: LogContext) -> list[str]:
+    """Return the folders on LD_LIBRARY_PATH, or an empty list if the log does not show them."""
     return [
         folder.strip().rstrip("/")
-        for folder in (find_search_path(case.missing_libraries) or "").split(":")
+        for folder in (find_search_path(context.missing_libraries) or "").split(":")
         if folder.strip()
     ]
 
 
-def _make_cupti_remedy(case: LogContext) -> Remedy:
+def _make_cupti_remedy(context: LogContext) -> Remedy:
     """Return the remedy that adds CUPTI to the search path.
 
-    CUPTI is taken from the toolkit that the log names, or else from /usr/local/cuda.
+    It is the CUPTI of the toolkit that the log names, or else of /usr/local/cuda.
     """
-    toolkits = [match[1] for folder in _list_search_path(case) if (match := _TOOLKIT.match(folder))]
+    toolkits = [match[1] for folder in _list_search_path(context) if (match := _TOOLKIT_FOLDER.match(folder))]
     toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
     origin = "that the log names" if toolkits else "in /usr/local/cuda"
     return Remedy(
@@ -121,10 +122,10 @@ def _make_cupti_remedy(case: LogContext) -> Remedy:
     )
 
 
-def _make_driver_remedies(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedies for an old driver: a newer driver, or a TensorFlow that works with the installed one."""
-    exact_version = case.origin.version or (
-        case.origin.release.minor if case.origin.release is not None else ""
+def _make_driver_remedies(context: LogContext) -> tuple[Remedy, ...]:
+    """Return the remedies for an old driver: a newer driver, or a TensorFlow that works with it."""
+    exact_version = context.origin.version or (
+        context.origin.release.minor if context.origin.release is not None else ""
     )
     release = shlex.quote(exact_version) if exact_version else "latest"
     subject = f"TensorFlow {exact_version}" if exact_version else "a release"
@@ -133,16 +134,16 @@ def _make_driver_remedies(case: LogContext) -> tuple[Remedy, ...]:
         (f"tfdoctor matrix --tf {release}",),
         True,
     )
-    if not _make_driver_option(case):
+    if not _make_driver_option(context):
         return (newer,)
-    text = f"Or take a TensorFlow that runs on driver {case.driver_version}, without root."
-    return (newer, Remedy(text, (_make_recommend_command(case),)))
+    text = f"Or take a TensorFlow that runs on driver {context.driver_version}, without root."
+    return (newer, Remedy(text, (_make_recommend_command(context),)))
 
 
-def _make_stub_remedy(case: LogContext) -> Remedy:
-    """Return the remedy that removes the stubs from LD_LIBRARY_PATH, with commands if the log shows the path."""
+def _make_stub_remedy(context: LogContext) -> Remedy:
+    """Return the remedy that removes the stubs from LD_LIBRARY_PATH, with a command if possible."""
     text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
-    folders = _list_search_path(case)
+    folders = _list_search_path(context)
     remaining = [folder for folder in folders if not folder.endswith("/stubs")]
     if remaining == folders:
         return Remedy(text)
@@ -152,12 +153,12 @@ def _make_stub_remedy(case: LogContext) -> Remedy:
     return Remedy(text, (command,))
 
 
-def _make_folder_remedy(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedy that adds the folder of the required CUDA. Empty if the log does not show enough."""
-    if case.mismatched_cuda is None or "." not in (required := case.mismatched_cuda[1]):
+def _make_folder_remedy(context: LogContext) -> tuple[Remedy, ...]:
+    """Return the remedy that adds the required CUDA's folder, if the log shows enough, as a tuple."""
+    if context.mismatched_cuda is None or "." not in (required := context.mismatched_cuda[1]):
         return ()
-    for folder in _list_search_path(case):
-        match = _TOOLKIT.match(folder)
+    for folder in _list_search_path(context):
+        match = _TOOLKIT_FOLDER.match(folder)
         if match is not None and match[2]:
             required_folder = folder.replace(match[2], f"-{required}", 1)
             text = f"Or search CUDA {required}'s folder first, where that is installed beside it ({required_folder})."
@@ -170,11 +171,11 @@ def _make_folder_remedy(case: LogContext) -> tuple[Remedy, ...]:
     return ()
 
 
-def describe_usual_reason(case: LogContext, cause: Cause) -> str:
-    """Return a sentence with the usual reason for a cause. Empty if there is none."""
+def describe_usual_reason(context: LogContext, cause: Cause) -> str:
+    """Return a sentence on the usual reason for a cause, or an empty string if there is none."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
-    release = _find_release(case)
+    release = _find_release(context)
     if release is not None and release.pip_extra is not None:
         return (
             f"Usually it was installed with plain `pip install {release.package}`, which does not include CUDA; "
@@ -183,59 +184,59 @@ def describe_usual_reason(case: LogContext, cause: Cause) -> str:
     return "Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not include it."
 
 
-def _suggest_release(case: LogContext) -> Remedy:
+def _suggest_release(context: LogContext) -> Remedy:
     """Return the remedy that recommends a TensorFlow for the GPUs in the log, or else for this machine."""
-    return Remedy("See which TensorFlow fits, and how to install it.", (_make_recommend_command(case),))
+    return Remedy("See which TensorFlow fits, and how to install it.", (_make_recommend_command(context),))
 
 
-def _make_recommend_command(case: LogContext) -> str:
-    return f"tfdoctor recommend{_make_machine_options(case)}"
+def _make_recommend_command(context: LogContext) -> str:
+    return f"tfdoctor recommend{_make_machine_options(context)}"
 
 
-def _make_machine_options(case: LogContext) -> str:
-    """Return the command-line options for the GPUs and the driver in the log. Empty if it names none."""
-    cards = "".join(
-        f" --gpu {shlex.quote(name)}" for name in case.gpu_names[:4] if case.compat.gpus_named(name)
+def _make_machine_options(context: LogContext) -> str:
+    """Return the command-line options that describe the GPUs and the driver in the log, if it names them."""
+    gpu_options = "".join(
+        f" --gpu {shlex.quote(name)}" for name in context.gpu_names[:4] if context.compat.gpus_named(name)
     )
-    return f"{cards}{_make_driver_option(case)}"
+    return f"{gpu_options}{_make_driver_option(context)}"
 
 
-def _make_driver_option(case: LogContext) -> str:
-    return f" --driver {shlex.quote(case.driver_version)}" if case.driver_version is not None else ""
+def _make_driver_option(context: LogContext) -> str:
+    return f" --driver {shlex.quote(context.driver_version)}" if context.driver_version is not None else ""
 
 
-def _find_release(case: LogContext) -> Release | None:
-    """Return the release that wrote the log, or else the newest that can have written it. None if unknown."""
-    if case.origin.release is not None:
-        return case.origin.release
-    newest = (case.origin.era or "").rstrip("+").rpartition("-")[2]
-    if not newest or (case.origin.era or "").endswith("+"):
+def _find_release(context: LogContext) -> Release | None:
+    """Return the release that wrote the log, or the newest that can have written it, or None if unknown."""
+    if context.origin.release is not None:
+        return context.origin.release
+    newest = (context.origin.era or "").rstrip("+").rpartition("-")[2]
+    if not newest or (context.origin.era or "").endswith("+"):
         return None
-    releases = [release for release in case.compat.gpu_releases if release.minor == newest]
+    releases = [release for release in context.compat.gpu_releases if release.minor == newest]
     return releases[-1] if releases else None
 
 
-def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
+def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     """Return the remedies for missing libraries.
 
-    First the environment is repaired; then a new environment or image, a fitting release and the requirements are
-    suggested.
+    The first one repairs the environment. The others suggest a new environment or image, a suitable release, and the
+    requirements of the release.
     """
-    release, version = _find_release(case), case.origin.version
-    if case.origin.release is None and version is not None and not case.is_windows:
+    release, version = _find_release(context), context.origin.version
+    if context.origin.release is None and version is not None and not context.is_windows:
         other_build_text = (
             f"This TensorFlow {version} was built for other libraries; the one from the package index, "
             f"in a container image, finds its "
             "own."
         )
         return (Remedy(other_build_text, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
-    if case.is_windows:
+    if context.is_windows:
         wsl = Remedy(
             "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
             ("tfdoctor install",),
         )
-        return (wsl, *_make_requirement_remedy(case, release, version))
-    includes_cuda = release is not None and case.compat.cuda_set(release.version) is not None
+        return (wsl, *_make_requirement_remedy(context, release, version))
+    includes_cuda = release is not None and context.compat.cuda_set(release.version) is not None
     repair = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
     if includes_cuda:
         repair = Remedy(
@@ -248,32 +249,35 @@ def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
         return (
             repair,
             new_environment,
-            *_suggest_fitting_release(case),
-            *_make_requirement_remedy(case, None, None),
+            *_suggest_suitable_release(context),
+            *_make_requirement_remedy(context, None, None),
         )
-    exact_version = version if version and case.compat.release(version) else release.version
+    exact_version = version if version and context.compat.release(version) else release.version
     release_argument = shlex.quote(exact_version if version and version != release.minor else release.minor)
-    options = [repair, *_make_folder_remedy(case)]
-    if not _is_compatible(case, release):
+    options = [repair, *_make_folder_remedy(context)]
+    if not _is_compatible(context, release):
         text = f"Or see what there is of TensorFlow {exact_version} for the card and the driver in this log."
         return (
             *options,
-            Remedy(text, (f"{_make_recommend_command(case)} --tf {release_argument}",)),
-            *_make_requirement_remedy(case, release, version),
+            Remedy(text, (f"{_make_recommend_command(context)} --tf {release_argument}",)),
+            *_make_requirement_remedy(context, release, version),
         )
-    machine_options = _make_machine_options(case)
+    machine_options = _make_machine_options(context)
     if includes_cuda:
         text = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
         options.append(Remedy(text, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
-    official = case.compat.official_image(exact_version)
-    can_build_official = official is not None and _is_locked(case, exact_version, (official.recipe.python,))
+    official = context.compat.official_image(exact_version)
+    can_build_official = official is not None and _is_locked(context, exact_version, (official.recipe.python,))
     if (
         includes_cuda
         or can_build_official
-        or case.compat.ngc_images(exact_version)
-        or _has_base_image(case, release)
+        or context.compat.ngc_images(exact_version)
+        or _has_base_image(context, release)
     ):
-        text = f"Or build a container image of TensorFlow {exact_version} in which it finds them.{_describe_code(case, release)}"
+        text = (
+            f"Or build a container image of TensorFlow {exact_version} in which it finds them."
+            f"{_describe_code(context, release)}"
+        )
         options.append(Remedy(text, (f"tfdoctor build --tf {release_argument}{machine_options}",)))
     else:
         options.append(
@@ -282,65 +286,65 @@ def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
                 (f"tfdoctor recommend --tf {release_argument}{machine_options}",),
             )
         )
-    return (*options, *_suggest_fitting_release(case), *_make_requirement_remedy(case, release, version))
+    return (*options, *_suggest_suitable_release(context), *_make_requirement_remedy(context, release, version))
 
 
-def _is_compatible(case: LogContext, release: Release) -> bool:
-    """Return whether the release runs on the GPUs and with the driver in the log. True if the log names none."""
-    matches = [match for name in case.gpu_names[:4] if (match := case.compat.gpus_named(name)) is not None]
-    cards = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
-    return not find_gpu_reasons(case.compat, release, Host(cards=cards, driver=case.driver_version))
+def _is_compatible(context: LogContext, release: Release) -> bool:
+    """Return whether the release runs on the GPUs and driver in the log, as far as the log names them."""
+    matches = [match for name in context.gpu_names[:4] if (match := context.compat.gpus_named(name)) is not None]
+    gpus = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
+    return not find_gpu_reasons(context.compat, release, Host(cards=gpus, driver=context.driver_version))
 
 
-def _describe_code(case: LogContext, release: Release) -> str:
-    """Return a sentence that the release has code for the GPUs in the log.
+def _describe_code(context: LogContext, release: Release) -> str:
+    """Return a sentence which says that the release has code for the GPUs in the log.
 
-    Empty if the log names no GPU, or if the release lacks code for one of them.
+    Return an empty string if the log names no GPU, or if the release lacks code for one of them.
     """
-    cards = case.gpu_names[:4]
-    for name in cards:
-        match = case.compat.gpus_named(name)
+    gpu_names = context.gpu_names[:4]
+    for name in gpu_names:
+        match = context.compat.gpus_named(name)
         codes = (
-            {case.compat.code_for(release, capability) for capability in match.capabilities}
+            {context.compat.code_for(release, capability) for capability in match.capabilities}
             if match is not None
             else set()
         )
         if not codes or not codes <= {"native", "jit"}:
             return ""
-    return f" It has code for {' and '.join(cards)}." if cards else ""
+    return f" It has code for {' and '.join(gpu_names)}." if gpu_names else ""
 
 
-def _has_base_image(case: LogContext, release: Release) -> bool:
+def _has_base_image(context: LogContext, release: Release) -> bool:
     """Return whether NVIDIA still publishes a base image for the release, and the release has a lock file."""
-    if release.cudnn is None or not _is_locked(case, release.version, release.pythons()):
+    if release.cudnn is None or not _is_locked(context, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
-    return bool(case.compat.image_tags(cuda, cudnn, "runtime"))
+    return bool(context.compat.image_tags(cuda, cudnn, "runtime"))
 
 
-def _is_locked(case: LogContext, version: str, pythons: Iterable[str]) -> bool:
+def _is_locked(context: LogContext, version: str, pythons: Iterable[str]) -> bool:
     """Return whether a TensorFlow GPU package of this version has a lock file for one of these Pythons."""
-    releases = [release for release in case.compat.releases if release.version == version and release.gpu]
-    return any(is_locked(case.compat, release, python) for release in releases for python in pythons)
+    releases = [release for release in context.compat.releases if release.version == version and release.gpu]
+    return any(is_locked(context.compat, release, python) for release in releases for python in pythons)
 
 
-def _suggest_fitting_release(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedy that recommends a release for the first GPU in the log. Empty if no known GPU is named."""
-    names = [name for name in case.gpu_names if case.compat.gpus_named(name)]
+def _suggest_suitable_release(context: LogContext) -> tuple[Remedy, ...]:
+    """Return the remedy that recommends a release for the first known GPU in the log, if there is one."""
+    names = [name for name in context.gpu_names if context.compat.gpus_named(name)]
     if not names:
         return ()
-    return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_make_recommend_command(case),)),)
+    return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_make_recommend_command(context),)),)
 
 
 def _make_requirement_remedy(
-    case: LogContext, release: Release | None, version: str | None
+    context: LogContext, release: Release | None, version: str | None
 ) -> tuple[Remedy, ...]:
-    """Return the remedy that shows what a release requires, or all releases if it is not known."""
+    """Return the remedy that shows the requirements of the release, or of all releases if it is unknown."""
     if release is None or not release.gpu:
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact_version = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
-    evidence = "lines of its source" if case.origin.basis == "lines" else "names of the libraries"
+    evidence = "lines of its source" if context.origin.basis == "lines" else "names of the libraries"
     caveat = "" if version else f" (the release was deduced from the {evidence})"
     text = f"TensorFlow {exact_version} needs CUDA {release.cuda}{cudnn}{caveat}."
     return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact_version)}",)),)

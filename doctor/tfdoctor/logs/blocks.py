@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["decode_text", "is_binary", "iter_blocks", "strip_leading_nuls"]
 
 _SAMPLE_BYTES = 400
-"""The number of bytes at the beginning that determine the encoding."""
+"""The number of bytes at the beginning of a file that determine its encoding."""
 _NULS = re.compile(rb"\0{4,}")
-"""NULs that a truncated file or a power loss left. Fewer in a row can appear in UTF-16 characters."""
+"""NULs that a truncated file or a power loss left. UTF-16 text can contain fewer NULs in a row."""
 _BLOCK_BYTES = 1 << 17
 """The size of a block in bytes."""
 _MAX_LINE_BYTES = 1 << 20
-"""The maximum size of a line in bytes. A longer line is cut."""
+"""The maximum size of a line in bytes. A longer line is split."""
 
 
 def is_binary(sample: bytes) -> bool:
-    """Return whether the first bytes of a file are not text: more than 5 % of them are control characters."""
+    """Return whether the first bytes of a file are binary, which more than 5 % of control characters show."""
     if sample.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
     if not sample or _detect_utf16(sample):
@@ -34,26 +34,26 @@ def is_binary(sample: bytes) -> bool:
 
 
 def iter_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield blocks of up to 128 KiB that end at a line end.
+    """Yield blocks of up to 128 KiB that end with a complete line.
 
-    A block is larger if its first line is. A line of more than 1 MiB is cut.
+    A block is larger if its first line is. A line of more than 1 MiB is split.
     """
-    rest = b""
+    unfinished_line = b""
     for data in _as_utf8(chunks):
         start = 0
-        if rest:
-            # copy only the rest of the open line, not the whole chunk
+        if unfinished_line:
+            # copy only the end of the unfinished line, not the whole chunk
             start = data.find(b"\n") + 1
             if start == 0:
                 start = len(data)
-            rest += data[:start]
-            if not rest.endswith(b"\n"):
-                while len(rest) >= _MAX_LINE_BYTES:
-                    yield rest[:_MAX_LINE_BYTES]
-                    rest = rest[_MAX_LINE_BYTES:]
+            unfinished_line += data[:start]
+            if not unfinished_line.endswith(b"\n"):
+                while len(unfinished_line) >= _MAX_LINE_BYTES:
+                    yield unfinished_line[:_MAX_LINE_BYTES]
+                    unfinished_line = unfinished_line[_MAX_LINE_BYTES:]
                 continue
-            yield rest
-            rest = b""
+            yield unfinished_line
+            unfinished_line = b""
         while start < len(data):
             end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1
             if end <= 0:
@@ -61,12 +61,12 @@ def iter_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 if end <= 0 and len(data) - start >= _MAX_LINE_BYTES:
                     end = start + _MAX_LINE_BYTES
             if end <= 0:
-                rest = data[start:]
+                unfinished_line = data[start:]
                 break
             yield data[start:end]
             start = end
-    if rest:
-        yield rest
+    if unfinished_line:
+        yield unfinished_line
 
 
 def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -96,7 +96,7 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def strip_leading_nuls(data: bytes) -> bytes:
     """Return the bytes without the NULs at the beginning.
 
-    A sparse file can have gigabytes of NULs, so a chunk that has nothing else is compared as a whole.
+    A sparse file can have gigabytes of NULs. For a chunk of nothing else, a comparison is faster than stripping.
     """
     return b"" if data.startswith(b"\0") and data == bytes(len(data)) else data.lstrip(b"\0")
 
@@ -123,7 +123,7 @@ def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _detect_utf16(data: bytes) -> str | None:
-    """Return the UTF-16 codec of these first bytes of a file. None for other encodings.
+    """Return the UTF-16 codec of these first bytes of a file, or None for other encodings.
 
     Without a byte-order mark, UTF-16 is recognized by NULs in every other byte.
     """

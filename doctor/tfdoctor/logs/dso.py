@@ -29,7 +29,7 @@ _IMPORT_FAILED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FailedOpen:
-    """One library that could not be opened."""
+    """A library that could not be opened."""
 
     requested: str
     """The library that TensorFlow tried to open."""

@@ -1,8 +1,8 @@
-"""The events of a log: which message was logged, on which line, and which values it contains.
+"""The events of a log: the messages that were recognized, their lines, and the values in them.
 
 Memory does not grow with the log, which can repeat a message a million times. For each signature, a limited number
-of different events is stored, and of each event the first and the last occurrence. The order in which
-repetitions are added therefore does not matter (see `scan` and `line_cache`).
+of different events is stored, and for each event only the first and the last occurrence. Therefore repetitions may
+be added in any order (see `scan` and `line_cache`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Log"]
 
 MAX_KEPT_EVENTS = 96
-"""The most different events that are stored of one signature. All are counted."""
+"""The maximum number of different events that are stored for one signature. All are counted."""
 MAX_CHANGES = 8
-"""How often the events of a signature may change before only the first and last of each are stored."""
+"""The number of changes between events of a signature after which only the first and last of each are stored."""
 
 
 _Fields = tuple[tuple[str, str], ...]
@@ -44,14 +44,14 @@ class Event:
     following: int = 0
     """The position of the next message."""
     prefix: str = ""
-    """The text before the message, which may name a process, rank or container. Empty if there is none."""
+    """The text before the message, which may name a process, rank or container, or an empty string."""
 
     @property
     def id(self) -> str:
         return self.signature.id
 
     def get(self, name: str) -> str:
-        """Return the value of a field. Empty if it was not captured."""
+        """Return the value of a field, or an empty string if it was not captured."""
         return self.fields.get(name, "")
 
 
@@ -68,15 +68,15 @@ class Log:
     bytes: int = 0
     """The size of the log in bytes."""
     max_changes: int = 0
-    """How many changes between different events of a signature are stored in order."""
-    _turns: dict[str, int] = field(default_factory=dict)
+    """The number of changes between events of a signature that are stored in order (see MAX_CHANGES)."""
+    _change_counts: dict[str, int] = field(default_factory=dict)
     """The number of changes so far, by signature id."""
-    _different: dict[str, set[_Fields]] = field(default_factory=dict)
+    _distinct_fields: dict[str, set[_Fields]] = field(default_factory=dict)
     """The different captures so far, by signature id."""
-    _last: dict[str, dict[_Fields, Event]] = field(default_factory=dict)
+    _last_events: dict[str, dict[_Fields, Event]] = field(default_factory=dict)
     """The last repetition of each event, by signature id and captures."""
     _full: set[str] = field(default_factory=set)
-    """The signatures with more than MAX_KEPT_EVENTS different events. All events of one share a last occurrence."""
+    """The signatures with more than MAX_KEPT_EVENTS different events, which share one last occurrence."""
 
     def list_events(self, *ids: str) -> list[Event]:
         """Return the events of these signatures, in log order."""
@@ -100,13 +100,13 @@ class Log:
         name = event.id
         self.counts[name] = self.counts.get(name, 0) + times
         key = tuple(event.fields.items())
-        seen_fields = self._different.setdefault(name, set())
+        seen_fields = self._distinct_fields.setdefault(name, set())
         events = self.events.setdefault(name, [])
-        if self._turns.get(name, 0) < self.max_changes:
+        if self._change_counts.get(name, 0) < self.max_changes:
             if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
                 events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
-            self._turns[name] = self._turns.get(name, 0) + self.has_changed(name, event.fields)
+            self._change_counts[name] = self._change_counts.get(name, 0) + self.has_changed(name, event.fields)
             seen_fields.add(key)
             events.append(event)
             return True
@@ -116,8 +116,8 @@ class Log:
             return True
         if key not in seen_fields and name not in self._full:
             self._full.add(name)
-            event = max((event, *self._last.pop(name, {}).values()), key=lambda event: event.order)
-        last_by_fields = self._last.setdefault(name, {})
+            event = max((event, *self._last_events.pop(name, {}).values()), key=lambda event: event.order)
+        last_by_fields = self._last_events.setdefault(name, {})
         if name in self._full:
             key = ()
         if key not in last_by_fields or last_by_fields[key].order < event.order:
@@ -127,22 +127,22 @@ class Log:
     def has_changed(self, name: str, fields: dict[str, str]) -> bool:
         """Return whether these captures differ from those of the last event of the signature.
 
-        If so, the caller must add all pending events before the changed one. False if changes are no longer stored.
+        If so, the caller must add all pending events before the changed one. Return False if changes are no longer stored.
         """
         events = self.events.get(name, [])
-        return bool(events) and self._turns.get(name, 0) < self.max_changes and events[-1].fields != fields
+        return bool(events) and self._change_counts.get(name, 0) < self.max_changes and events[-1].fields != fields
 
     def is_saturated(self, name: str) -> bool:
-        """Return whether events of this signature with different captures are no longer told apart."""
+        """Return whether events of this signature with different captures are no longer distinguished."""
         return name in self._full
 
     def finish(self) -> None:
         """Move the last occurrences to `events`. Call this after the last event was added."""
-        for name, last_by_fields in self._last.items():
+        for name, last_by_fields in self._last_events.items():
             self.events[name] += last_by_fields.values()
             self.events[name].sort(key=lambda event: event.order)
-        self._last.clear()
+        self._last_events.clear()
 
     def __iter__(self) -> Iterator[Event]:
-        everything = [event for events in self.events.values() for event in events]
-        return iter(sorted(everything, key=lambda event: event.order))
+        all_events = [event for events in self.events.values() for event in events]
+        return iter(sorted(all_events, key=lambda event: event.order))

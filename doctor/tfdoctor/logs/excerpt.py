@@ -1,10 +1,9 @@
 """Choose the lines of a log to show beside its verdict, on a page that may be published.
 
 Only the evidence of findings and the lines that TensorFlow, CUDA, the driver or Python wrote are shown. The output
-of a user's own program is left out, and so are messages of exceptions that are neither evidence nor TensorFlow's,
-because they can contain anything and no redactor recognizes it all. A long log
-is cut to the lines around the evidence, at the beginning and at the end. The log is read as a stream, so that
-memory holds no more than the excerpt.
+of the user's program is left out. So are exception messages that are neither evidence nor TensorFlow's, because they
+can contain anything, and no redactor recognizes every secret. A long log is cut to its beginning, its end and the
+lines around the evidence. It is read as a stream, so memory holds no more than the excerpt.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["Excerpt", "ExcerptPart", "list_deciding_lines", "make_excerpt"]
 
 MAX_WHOLE_LINES = 1500
-"""The most lines of a log that is not cut."""
+"""The maximum number of lines of a log that is not cut."""
 END_LINES = 25
-"""Lines shown at the beginning and at the end of a longer log."""
+"""The number of lines shown at the beginning and at the end of a longer log."""
 CONTEXT_LINES = 4
-"""Lines shown before and after a line of evidence."""
+"""The number of lines shown before and after a line of evidence."""
 MAX_LINE_CHARS = 1000
-"""The most characters shown of a line."""
+"""The maximum number of characters shown of a line."""
 MAX_EXCERPT_CHARS = 600_000
-"""The most characters of the whole excerpt."""
+"""The maximum number of characters in the excerpt."""
 _KNOWN_LINE = re.compile(
     r"[\s>#]{0,12}(?:Traceback \(most recent|File \"|(?:During|The above) [a-z ]{0,20}exception"
     r"|[|+][-=+|]|\| {0,3}[\dN]"
@@ -44,11 +43,11 @@ _KNOWN_LINE = re.compile(
     r"|Instructions for|Please make sure|NVRM: |NVIDIA-SMI |Failed to initialize NVML|Num GPUs)"
 )
 """The beginning of a line that TensorFlow, CUDA, the driver or Python writes without a timestamp."""
-_FOREIGN_MESSAGE = re.compile(
+_THIRD_PARTY_MESSAGE = re.compile(
     r"\A([\s>#]{0,12}(?!tensorflow\.|(?:ImportError|ModuleNotFoundError|AttributeError|NameError)\b)"
     r"[\w.]{0,80}(?:Error|Exception|Warning): ).+"
 )
-"""An exception or warning whose message any library can have written; group 1 is what precedes the message."""
+"""An exception or warning that any library can have raised. Group 1 is the text before its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class ExcerptPart:
     lines: tuple[tuple[int, str], ...]
     """(line number in the file, from 1; text that is safe to print) for each line."""
     is_noise: bool
-    """Whether these lines are neither evidence nor near it."""
+    """Whether these lines are neither evidence nor next to evidence."""
     omitted_before: int
     """The number of lines that are left out before this part."""
 
@@ -81,7 +80,7 @@ def list_deciding_lines(report: LogReport) -> frozenset[int]:
 def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     """Read a log a second time and return the lines to show with its report.
 
-    `chunks` are the bytes of the log, in pieces of any size. No content of the log raises an error.
+    `chunks` are the bytes of the log, in pieces of any size. Malformed content never raises an error.
     """
     evidence_lines = list_deciding_lines(report)
     context_lines = {
@@ -99,7 +98,7 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     for _ in read_lines(chunks, None, collector):
         pass
     lines = {
-        number: text if number in evidence_lines else _FOREIGN_MESSAGE.sub(r"\1…", text)
+        number: text if number in evidence_lines else _THIRD_PARTY_MESSAGE.sub(r"\1…", text)
         for number, text in collector.lines.items()
         if number in evidence_lines or _is_known(text)
     }
@@ -119,7 +118,7 @@ def _is_known(line: str) -> bool:
 
 
 class _LineCollector:
-    """A line filter (see `reader.Filter`) that stores the selected lines and passes no line on to the reader."""
+    """A line filter (see `reader.Filter`) that stores the selected lines, so that the reader reads none."""
 
     def __init__(self, selected_lines: list[int]) -> None:
         self._selected = selected_lines
@@ -135,7 +134,7 @@ class _LineCollector:
         for number in self._selected[first:last]:
             for index in range(bisect_left(numbers, number), bisect_right(numbers, number)):
                 text = clean_line(decode_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
-                # the pieces of a progress bar have one line number: keep the last piece with text
+                # all pieces of a progress bar have the same line number: keep the last one with text
                 self.lines[number] = text or self.lines.get(number, "")
         yield from ()
 
@@ -145,7 +144,7 @@ class _LineCollector:
 
 
 def _group_lines(lines: list[tuple[int, str]], context_lines: set[int]) -> Iterator[ExcerptPart]:
-    """Yield groups of neighbouring lines that are all near evidence, or all not."""
+    """Yield groups of neighbouring lines. In each group, all lines are near evidence, or none is."""
     part: list[tuple[int, str]] = []
     end = 0
     for number, text in lines:

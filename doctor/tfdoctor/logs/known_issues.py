@@ -19,21 +19,21 @@ __all__ = ["describe_known_problems"]
 
 _PACKAGES = ("tensorflow", "tensorflow-gpu")
 _LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
-"""A library with a version that the text of a problem names, but not one of TensorFlow itself."""
+"""A versioned library in the text of a problem, unless it is TensorFlow's own."""
 _MAX_PROBLEMS = 2
-"""The most known problems that are described."""
+"""The maximum number of known problems that are described."""
 _SELF_EXPLANATORY = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
 """Causes whose own text already covers the release."""
 
 
-def describe_known_problems(case: LogContext, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
-    """Return sentences that describe the matching known problems, and the remedies for them.
+def describe_known_problems(context: LogContext, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
+    """Return a description of the matching known problems, and their remedies.
 
     Both are empty if the release is unknown or no known problem matches.
     """
     sentences = []
     remedies = []
-    for problem in list(_iter_problems(case, decision))[:_MAX_PROBLEMS]:
+    for problem in list(_iter_problems(context, decision))[:_MAX_PROBLEMS]:
         package_note = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",
@@ -43,9 +43,9 @@ def describe_known_problems(case: LogContext, decision: Decision) -> tuple[str, 
     return " ".join(sentences), tuple(remedies)
 
 
-def _iter_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
-    """Yield the problems of the release that can be the reason for the decision's cause or other possible causes."""
-    version = case.origin.version
+def _iter_problems(context: LogContext, decision: Decision) -> Iterator[Problem]:
+    """Yield the release's problems that can explain the decision's cause or other possible causes."""
+    version = context.origin.version
     if (
         version is None
         or decision.cause in _SELF_EXPLANATORY
@@ -54,43 +54,43 @@ def _iter_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
         return
     releases = [
         release
-        for release in case.compat.releases
+        for release in context.compat.releases
         if release.package in _PACKAGES
         and not release.is_prerelease
         and version in (release.version, release.minor)
     ]
     gpu_releases = [release for release in releases if release.gpu] or releases
     causes = {decision.cause.value, *(cause.value for cause in decision.other_causes)}
-    for problem in case.compat.problems:
+    for problem in context.compat.problems:
         affected = [release for release in gpu_releases if release.package in problem.package]
         if (
             affected
             and problem.severity != "info"
             and problem.cause in causes
             and all(problem.applies(release.package, release.version) for release in affected)
-            and _is_consistent_with_log(case, problem)
+            and _is_consistent_with_log(context, problem)
         ):
             yield problem
 
 
-def _is_consistent_with_log(case: LogContext, problem: Problem) -> bool:
+def _is_consistent_with_log(context: LogContext, problem: Problem) -> bool:
     """Return whether the log agrees with the conditions of the problem.
 
     The log must confirm conditions on the GPU, the platform or the container image. It never confirms one on the
     Python version.
     """
     when = problem.when
-    if "python" in when or ("platform" in when and not case.is_windows):
+    if "python" in when or ("platform" in when and not context.is_windows):
         return False
     if "capability" in when:
-        capability = case.find_capability()
+        capability = context.find_capability()
         if capability is None or not capability_matches(capability, when["capability"]):
             return False
-    if "image" in when and not case.is_in_container():
+    if "image" in when and not context.is_in_container():
         return False
-    if case.is_windows and "platform" not in when and problem.area in ("libraries", "images"):
+    if context.is_windows and "platform" not in when and problem.area in ("libraries", "images"):
         return False
     library = _LIBRARY.search(problem.text)
-    missing_sonames = {unopened.soname for unopened in case.missing_toolkit_libraries}
+    missing_sonames = {unopened.soname for unopened in context.missing_toolkit_libraries}
     # if other libraries are missing too, this problem is not the cause
     return not (library and missing_sonames) or missing_sonames == {library[0]}

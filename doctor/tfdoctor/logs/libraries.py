@@ -42,7 +42,7 @@ _GPU_LIBRARY = re.compile(
 _CUDA_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
 _CUDA_FOLDER = re.compile(r"cuda", re.IGNORECASE)
 _OTHER_VERSION = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
-"""Loader errors for a library that exists in another version."""
+"""Loader errors for a library file that is found but does not fit: another version or another architecture."""
 _DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.IGNORECASE)
 """The digits of the version in a DLL name: "110" in "cudart64_110.dll" means 11.0."""
 
@@ -52,14 +52,14 @@ class UnopenedLibrary:
     """A library that could not be opened."""
 
     soname: str
-    """The library that is missing."""
+    """The library that the loader did not find."""
     requested: str
     """The library that TensorFlow tried to open: `soname` itself, or one that depends on it."""
     event: Event
     error: str = ""
-    """The error text. Empty if the log has none."""
+    """The error text, or an empty string if the log has none."""
     search_path: str | None = None
-    """LD_LIBRARY_PATH at that time. None if it was not set or the message does not include it."""
+    """LD_LIBRARY_PATH at that time, or None if it was not set or the message does not include it."""
 
     @property
     def is_transitive(self) -> bool:
@@ -68,10 +68,7 @@ class UnopenedLibrary:
 
 
 def strip_library_name(name: str) -> str:
-    """Return a library name without folder, prefix, version and suffix.
-
-    It is "cudart" for "libcudart.so.11.0" and "cudart64_110.dll".
-    """
+    """Return the base name of a library: "cudart" for "libcudart.so.11.0" and "cudart64_110.dll"."""
     name = name.rpartition("/")[2].rpartition("\\")[2]
     if name.lower().endswith(".dll"):
         return re.sub(r"(?:64|32)?(?:_[\d_]{1,12})?\.dll$", "", name, flags=re.IGNORECASE)
@@ -99,7 +96,7 @@ def is_cupti(name: str) -> bool:
 
 
 def is_gpu_library(name: str) -> bool:
-    """Return whether this is a library of CUDA, cuDNN, ROCm or one that they need, but not of TensorRT."""
+    """Return whether CUDA, cuDNN or ROCm contains or needs this library. TensorRT does not count."""
     return _GPU_LIBRARY.fullmatch(strip_library_name(name)) is not None and not is_tensorrt(name)
 
 
@@ -132,7 +129,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
 
 
 def _parse_event(event: Event) -> list[UnopenedLibrary]:
-    """Return the missing GPU libraries that one message names."""
+    """Return the missing GPU libraries that a message names."""
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":
         return [] if event.get("opened") else _make_unopened(soname, soname, event)
@@ -158,18 +155,18 @@ def _parse_event(event: Event) -> list[UnopenedLibrary]:
 def _choose_uncut_name(missing: str, soname: str) -> str:
     """Return `soname` if one of the two names is the beginning of the other, else `missing`.
 
-    A message has a name twice, and an editor or a terminal can cut one of the copies.
+    A message names the library twice, and an editor or a terminal can truncate one of the names.
     """
     return soname if missing.startswith(soname) or soname.startswith(missing) else missing
 
 
 def _make_unopened(
-    missing: str, opened: str, event: Event, error: str = "", path: str | None = None
+    missing: str, requested: str, event: Event, error: str = "", path: str | None = None
 ) -> list[UnopenedLibrary]:
-    """Return a list of the one missing library. It is empty if neither name is a GPU library."""
+    """Return a list with the missing library, or an empty list if neither name is a GPU library."""
     return (
-        [UnopenedLibrary(missing, opened, event, error, path)]
-        if is_gpu_library(missing) or is_gpu_library(opened)
+        [UnopenedLibrary(missing, requested, event, error, path)]
+        if is_gpu_library(missing) or is_gpu_library(requested)
         else []
     )
 
@@ -178,7 +175,7 @@ def _make_unopened(
 
 
 def find_search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
-    """Return LD_LIBRARY_PATH from the first message that includes it. None if no message does."""
+    """Return LD_LIBRARY_PATH from the first message that includes it, or None if no message does."""
     return next((library.search_path for library in missing if library.search_path is not None), None)
 
 
@@ -192,6 +189,7 @@ def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]
         version = _DLL_VERSION.search(name)
         if version is not None:
             digits = version[1] or version[2]
+            # other DLLs have version numbers of their own
             if strip_library_name(name) in ("cudart", "cublas") and not is_cudnn(name):
                 cudas[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
             continue
@@ -221,7 +219,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     opened_toolkit = [
         name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
     ]
-    siblings = [name for name in opened_toolkit if is_gpu_library(name)]
+    opened_gpu_libraries = [name for name in opened_toolkit if is_gpu_library(name)]
     path = find_search_path(missing) or ""
     if any(_OTHER_VERSION.search(library.error) for library in toolkit_libraries):
         return Cause.LIBS_WRONG_VERSION
@@ -236,16 +234,16 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     ]
     if other_versions and not same_versions:
         return Cause.LIBS_WRONG_VERSION
-    toolkit_found = [name for name in siblings if not is_cudnn(name)]
+    opened_cuda_libraries = [name for name in opened_gpu_libraries if not is_cudnn(name)]
     if same_versions:
-        return Cause.LIBS_NOT_ON_PATH if toolkit_found else Cause.LIBS_WRONG_VERSION
-    if siblings or _CUDA_FOLDER.search(path) or _has_opened_runtime(log):
+        return Cause.LIBS_NOT_ON_PATH if opened_cuda_libraries else Cause.LIBS_WRONG_VERSION
+    if opened_gpu_libraries or _CUDA_FOLDER.search(path) or _has_opened_runtime(log):
         return Cause.LIBS_WRONG_VERSION
     return Cause.LIBS_NOT_INSTALLED
 
 
 def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
-    """Return sentences on the CUDA, the libraries and the GPUs that the log shows as present. Empty if none."""
+    """Describe the CUDA, libraries and GPUs that the log shows. Return an empty string if it shows none."""
     sentences = []
     other_cuda = find_mismatched_cuda(missing, compat)
     if other_cuda is not None:
@@ -280,7 +278,7 @@ def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list
 def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     """Return whether other GPU libraries were opened.
 
-    False if an error says that a missing library has another version.
+    Return False if an error says that a missing library has another version.
     """
     return not any(_OTHER_VERSION.search(library.error) for library in missing) and bool(
         _list_opened_libraries(missing, log)
@@ -288,7 +286,7 @@ def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
 
 
 def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
-    """Return whether the search path is the only trace of CUDA. The folder that it names may be empty."""
+    """Return whether the search path is the only sign of CUDA. Its folders may be empty or missing."""
     return (
         not any(_OTHER_VERSION.search(library.error) for library in missing)
         and not _list_opened_libraries(missing, log)
@@ -300,7 +298,7 @@ def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
 def find_mismatched_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
     """Return (CUDA version on the search path, required CUDA version) if they differ.
 
-    None if the required version is on the path too, or if one of the versions is not known.
+    Return None if the required version is on the path too, or if one of the versions is not known.
     """
     runtime = next(
         (library.soname for library in missing if strip_library_name(library.soname) == "cudart"), ""
@@ -323,8 +321,7 @@ def _is_required_cuda(version: str, required: Sequence[str]) -> bool:
 def _has_opened_runtime(log: Log) -> bool:
     """Return whether libcudart must have been opened, although the log does not say so.
 
-    TensorFlow opens libcudart first. If three or more libraries failed and libcudart is not one of them, it was
-    opened.
+    TensorFlow opens libcudart first, so libcudart was opened if several other libraries failed and it did not.
     """
     names = {event.get("soname") for event in log.list_events("dso-failed")}
     return len(names) >= 3 and not any(strip_library_name(name) == "cudart" for name in names)

@@ -1,8 +1,8 @@
-"""Cache log lines that differ only in digits and have the same meaning, so that one line of each kind is read.
+"""Cache log lines that differ only in digits and mean the same, so that only one of them is read.
 
 The shape of a line is the line with all its digits replaced by 0. In most shapes no digit matters (they are "plain"),
-and all lines of a block with such a shape are counted at once. In other shapes some digits matter, and divide the
-shape into kinds:
+and all lines of a block with one of these shapes are counted at once. In other shapes some digits matter, and they divide
+the lines of the shape into kinds:
 
 * digits that name the process or thread (the source of the line),
 * digits that a signature captures, as long as more events of it are stored,
@@ -38,29 +38,29 @@ MAX_CACHED_BYTES = 1 << 23
 _KIND_BYTES = 1000
 """The approximate size of one kind in bytes, without its line and its shape."""
 _MAX_CACHED_LINE_BYTES = 2048
-"""The size in bytes from which on a line is not cached."""
+"""The size in bytes from which a line is not cached."""
 _MAX_SILENT_SHAPES = 4096
-"""The most shapes without a match that are cached."""
+"""The maximum number of cached shapes without a match."""
 _MAX_ENDS = 64
-"""The most different line ends that are cached for one shape."""
+"""The maximum number of different line ends that are cached for one shape."""
 _MAX_REST_BYTES = 600
-"""The size in bytes from which on the rest of a line after its timestamp is not cached."""
+"""The size in bytes from which the rest of a line after its timestamp is not cached."""
 _MAX_DIFFERING_BLOCKS = 8
-"""The most blocks with mostly new rests, after which rests are no longer looked up."""
+"""The number of blocks with many new rests after which rests are no longer looked up."""
 _MAX_RESTS = 4096
-"""The most different rests after a timestamp that are cached."""
+"""The maximum number of different rests after a timestamp that are cached."""
 _END_BYTES = 150
 """The approximate size of a line end in bytes, without its text."""
 _ESCAPES = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
-"""HTML and terminal escapes in a shape. Digits can be part of them."""
+"""HTML and terminal escapes in a shape, of which digits can be part."""
 _DIGIT = re.compile("[0-9]")
 _STAMP = re.compile(rb"0000-00-00[ T]00:00:00\.0{1,9}|[IWEF]0000 00:00:0{2,10}\.0{1,9}")
 _OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
-"""The translation of each digit to another one."""
+"""The translation of each digit to a different one."""
 
 
 class _LineClass:
-    """A kind of lines: its repetitions that are not added to the log yet, and the last line."""
+    """A kind of lines: the number of repetitions that are not in the log yet, and the last line."""
 
     __slots__ = ("last_row", "number", "place", "times")
 
@@ -71,38 +71,41 @@ class _LineClass:
 
 
 class _MessageSource:
-    """The kinds of the lines of one shape that one process or thread wrote."""
+    """The kinds of lines of one shape that one process or thread wrote."""
 
     __slots__ = ("key", "kinds", "spans")
 
     def __init__(self, spans: object, key: Callable[[Any], object] | None) -> None:
         self.spans = spans
         self.key = key
-        """A function that returns the part of a line that determines its kind. None if all lines are of one kind."""
+        """A function that returns what determines the kind of a line, or None if all lines are of one kind."""
         self.kinds: dict[object, _LineClass] = {}
 
 
 class _Shape:
-    """The cached kinds of the lines of one shape."""
+    """The cached kinds of lines of one shape."""
 
     __slots__ = ("ends", "first_digit", "get_source_name", "get_text", "is_thread_only", "sources")
 
     def __init__(
-        self, flat: Callable[[bytes], str] | None, who: Callable[[Any], Any] | None, lone: bool
+        self,
+        get_text: Callable[[bytes], str] | None,
+        get_source_name: Callable[[Any], Any] | None,
+        is_thread_only: bool,
     ) -> None:
-        self.get_text = flat
-        """A function that returns the text in which spans are counted. None means the line itself.
+        self.get_text = get_text
+        """A function that returns the text to which spans refer. None means the line itself.
 
         The text of a line that had to be cleaned consists of its messages (see `_flatten`).
         """
-        self.get_source_name = who
-        """A function that returns the part of a line that names its process or thread. None if no digit does."""
-        self.is_thread_only = lone
-        """Whether the source of a line is named by nothing but a thread number."""
+        self.get_source_name = get_source_name
+        """A function that returns the process or thread name in a line, or None if no digit is part of it."""
+        self.is_thread_only = is_thread_only
+        """Whether only a thread number names the source of a line."""
         self.sources: dict[object, _MessageSource] = {}
-        """The sources of the lines, by the name of their process or thread. None is the key of all unnamed ones."""
+        """The sources of the lines by the name of the process or thread. All unnamed sources have the key None."""
         self.first_digit = -1
-        """The position of the first digit that can determine the kind. -1 if it is unknown or there are too many ends.
+        """The position of the first digit that can determine the kind, or -1 if unknown or if there are too many ends.
 
         Lines with the same end from this position on are of one kind.
         """
@@ -121,10 +124,10 @@ class _Message:
         self.matched: list[tuple[Signature, re.Match[str], int]] = []
         """(signature, match, offset in the line) for each matching signature that treats all digits alike."""
         self.digit_dependent: list[tuple[Signature, slice]] = []
-        """(signature, part of the line to search) for each other signature that can match."""
+        """(signature, part of the line to search) for each other signature that may match."""
 
     def names(self) -> list[str]:
-        """Return the ids of the signatures that match the message or can match it."""
+        """Return the ids of the signatures that match the message or may match it."""
         return [signature.id for signature, _, _ in self.matched] + [
             signature.id for signature, _ in self.digit_dependent
         ]
@@ -146,36 +149,36 @@ class LineCache:
         self._add_repetitions = add_repetitions
         """A function that is called with the last line of a kind and the number of its repetitions."""
         self.changed = False
-        """Whether the line that was read last added a new event. The scanner sets this."""
-        self._silent: set[bytes] = {b""}
+        """Whether the last line that was read added a new event. The scanner sets this."""
+        self._unmatched_shapes: set[bytes] = {b""}
         """The shapes without any match."""
         self._shapes: dict[bytes, _Shape] = {}
         self._plain: dict[bytes, _LineClass] = {}
         """The kinds of the shapes in which no digit matters."""
         self._shapes_by_signature: dict[str, set[bytes]] = {}
         """The cached shapes that each signature can match, by signature id."""
-        self._cached_bytes = self._drops = 0
+        self._cached_bytes = self._drop_count = 0
         """The approximate size of the cache in bytes, and how often entries were dropped."""
         self._rests: dict[bytes, _LineClass] = {}
-        """The kinds of lines that begin as `_time` says, by the rest of the line."""
-        self._time = b""
-        """The shape of the beginning of these lines, up to the end of the timestamp."""
-        self._differing = 0
+        """The kinds of lines that begin with the shape `_time_shape`, by the rest of the line."""
+        self._time_shape = b""
+        """The shape of a line up to the end of its timestamp."""
+        self._blocks_with_new_rests = 0
         """The number of blocks in which more than a quarter of the rests were new, minus the number of others."""
         self._no_match = _LineClass()
         """The kind of all lines without a match."""
         self._repeated: dict[_LineClass, int] = {}
-        """The kinds that are repeated in the current rows, with the index of the last line."""
+        """The kinds that the current rows repeat, with the index of the last line of each."""
         self._pending: list[_LineClass] = []
         """The kinds with repetitions that are not added to the log yet."""
-        self._numbers: frozenset[bytes | str] | None = None
-        """The numbers of the threads that the splitter tells apart. None if it can still add more."""
+        self._thread_numbers: frozenset[bytes | str] | None = None
+        """The numbers of the threads that the splitter distinguishes, or None if it can still add more."""
         self._rows: Rows | None = None
         """The rows that are being selected. None between two blocks."""
         self._is_steady = False
         """Whether no line of the previous rows had to be read."""
         self._counted = self._current = 0
-        """Indices in the current rows: the end of the lines that were counted, and the line that is being read."""
+        """Indices in the current rows: the end of the counted lines, and the line that is being read."""
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
         """Yield the indices of the rows to read (see `reader.Filter`)."""
@@ -183,14 +186,14 @@ class LineCache:
             return
         shapes = rows.shapes
         matching = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
-        matching -= self._silent
+        matching -= self._unmatched_shapes
         if not matching:
             self._is_steady = True
             return
         self._rows, self._counted, self._current = rows, 0, -1
         repeated = self._repeated
         while to_read := matching - self._plain.keys():
-            drops, shape_cache, plain = self._drops, self._shapes, self._plain
+            drops, shape_cache, plain = self._drop_count, self._shapes, self._plain
             indices = [row for row in range(self._current + 1, len(shapes)) if shapes[row] in to_read]
             rows.limit_texts(indices)
             if self._is_steady and self._count_all(rows, indices):
@@ -213,7 +216,7 @@ class LineCache:
                 yield index
                 if not self.changed:
                     self._cache_line(shape, texts[index])
-                if self._drops != drops:
+                if self._drop_count != drops:
                     break
             else:
                 break
@@ -221,11 +224,11 @@ class LineCache:
         self._rows = None
 
     def _match_timestamped(self, rows: Rows) -> bool:
-        """Count these lines if all begin with a timestamp of one shape and are of known kinds.
+        """Count these lines if all begin with timestamps of one shape and are of known kinds.
 
         Return whether they were counted.
         """
-        if self._differing > _MAX_DIFFERING_BLOCKS or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
+        if self._blocks_with_new_rests > _MAX_DIFFERING_BLOCKS or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
             return False
         texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
         shape = texts[0].translate(ZEROED)
@@ -233,14 +236,14 @@ class LineCache:
         beginnings = b"".join([text[:end] for text in texts]) if end > 0 else b""
         if not beginnings or beginnings.translate(ZEROED) != shape[:end] * len(texts):
             return False
-        if shape[:end] != self._time or len(self._rests) >= _MAX_RESTS:
+        if shape[:end] != self._time_shape or len(self._rests) >= _MAX_RESTS:
             self._rests.clear()
-            self._time = shape[:end]
+            self._time_shape = shape[:end]
         rests = self._rests
         kinds = [rests.get(text[end:]) for text in texts]
-        missing = kinds.count(None)
-        self._differing += 1 if missing * 4 > len(kinds) else -(self._differing > 0)
-        if missing:
+        unknown_count = kinds.count(None)
+        self._blocks_with_new_rests += 1 if unknown_count * 4 > len(kinds) else -(self._blocks_with_new_rests > 0)
+        if unknown_count:
             for index, item in enumerate(kinds):
                 if item is None:
                     kinds[index] = kind = self._find_by_rest(texts[index], end)
@@ -257,14 +260,14 @@ class LineCache:
         return True
 
     def _find_by_rest(self, text: bytes, end: int) -> _LineClass | None:
-        """Return the kind of this line, and cache it by the rest of the line from `end` on.
+        """Return the kind of this line, and cache it by the rest of the line after position `end`.
 
-        None if the kind is unknown, or the line is too long.
+        Return None if the kind is unknown, or the line is too long.
         """
         shape = text.translate(ZEROED)
         if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
-        if shape in self._silent or not self._catalogue.filter_shapes([shape]):
+        if shape in self._unmatched_shapes or not self._catalogue.filter_shapes([shape]):
             kind: _LineClass | None = self._no_match
         elif shape in self._plain:
             kind = self._plain[shape]
@@ -280,7 +283,7 @@ class LineCache:
         return kind
 
     def _count_all(self, rows: Rows, indices: Sequence[int]) -> bool:
-        """Count the lines at these indices if all are of known kinds. Return whether they were counted."""
+        """Count the lines at these indices if all are of known kinds. Return whether that was done."""
         shapes, texts, shape_cache = rows.shapes, rows.texts, self._shapes
         try:
             shapes_found = [shape_cache[shapes[index]] for index in indices]
@@ -305,11 +308,11 @@ class LineCache:
     ) -> list[_LineClass | None] | None:
         """Return the kinds of these lines of one shape, all at once.
 
-        Return None if any of them may come from a thread that is told apart, or if spans do not refer to the line.
+        Return None if any of them may come from a distinguished thread, or if spans do not refer to the line itself.
         """
         source = shape.sources.get(None)
         if (
-            self._numbers is None
+            self._thread_numbers is None
             or source is None
             or shape.get_source_name is None
             or shape.get_text is not None
@@ -318,7 +321,7 @@ class LineCache:
             return None
         lines = itemgetter(*indices)(texts) if len(indices) > 1 else [texts[index] for index in indices]
         names = set(map(shape.get_source_name, lines))
-        if not (self._numbers.isdisjoint(names) and shape.sources.keys().isdisjoint(names)):
+        if not (self._thread_numbers.isdisjoint(names) and shape.sources.keys().isdisjoint(names)):
             return None
         if source.key is None:
             return [source.kinds.get(None)] * len(lines)
@@ -335,14 +338,14 @@ class LineCache:
         self._pending.clear()
 
     def forget(self, names: Iterable[str] = ()) -> None:
-        """Add the pending repetitions, and drop the shapes with these signatures, or all without signatures.
+        """Add the pending repetitions, and drop the shapes with these signatures, or else all shapes.
 
-        This must be called before an event that can change the meaning of later lines.
+        Call this before an event that can change the meaning of later lines.
         """
         self.flush()
         self._rests.clear()
-        self._counted = self._current + 1  # the line at this index is read
-        self._drops += 1
+        self._counted = self._current + 1  # the line at the current index was read
+        self._drop_count += 1
         for name in names:
             for shape in self._shapes_by_signature.pop(name, ()):
                 cached = self._shapes.pop(shape, None)
@@ -377,7 +380,7 @@ class LineCache:
         self._repeated.clear()
 
     def _find_kind(self, shape: _Shape, text: bytes) -> _LineClass | None:
-        """Return the kind of this line. None if no line of this kind was read."""
+        """Return the kind of this line, or None if no line of its kind was read yet."""
         row: Any = text if shape.get_text is None else shape.get_text(text)
         if shape.get_source_name is None:
             source = shape.sources.get(None)
@@ -401,7 +404,7 @@ class LineCache:
 
     @staticmethod
     def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineClass | None:
-        """Return the kind of a row from this source. None if it is unknown."""
+        """Return the kind of a row from this source, or None if it is unknown."""
         return (
             None if source is None else source.kinds.get(source.key(row) if source.key is not None else None)
         )
@@ -411,16 +414,16 @@ class LineCache:
         shape.ends.clear()
 
     def _is_unknown_thread(self, name: bytes | str) -> bool:
-        """Return whether the splitter certainly does not tell this thread apart from others.
+        """Return whether the splitter certainly does not distinguish this thread from others.
 
-        False as long as the splitter can still add threads.
+        Return False while the splitter can still add threads.
         """
-        if self._numbers is None:
+        if self._thread_numbers is None:
             numbers = self._splitter.list_thread_numbers() if self._splitter is not None else None
             if numbers is None:
                 return False
-            self._numbers = numbers | {number.encode() for number in numbers}
-        return name not in self._numbers
+            self._thread_numbers = numbers | {number.encode() for number in numbers}
+        return name not in self._thread_numbers
 
     # ------------------------------------------------------------ learning kinds
 
@@ -431,7 +434,7 @@ class LineCache:
             return
         contents = list(iter_messages(decode_text(row)))
         positions = _locate_messages(shape, contents)
-        flat = None if positions is not None else _flatten
+        get_text = None if positions is not None else _flatten
         messages = [
             _Message(*content, *position)
             for content, position in zip(contents, positions or _locate_flat(contents), strict=True)
@@ -439,8 +442,8 @@ class LineCache:
         for message in messages:
             self._match_message(message)
         if not any(message.matched or message.digit_dependent for message in messages):
-            if len(self._silent) < _MAX_SILENT_SHAPES:
-                self._silent.add(shape)
+            if len(self._unmatched_shapes) < _MAX_SILENT_SHAPES:
+                self._unmatched_shapes.add(shape)
             return
         source_spans: list[tuple[int, int]] = []
         for message in messages:
@@ -448,10 +451,10 @@ class LineCache:
             if spans is None:
                 return
             source_spans += spans
-        self._add_kind(shape, row, flat, messages, source_spans)
+        self._add_kind(shape, row, get_text, messages, source_spans)
 
     def _match_message(self, message: _Message) -> None:
-        """Fill the lists of signatures that match a message or can match it."""
+        """Fill the lists of signatures that match a message or may match it."""
         for text, offset in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
             for signature in self._catalogue.list_candidates(text) if text != " " else ():
                 if not signature.ignores_digits:
@@ -464,8 +467,8 @@ class LineCache:
     def _find_source(self, message: _Message) -> list[tuple[int, int]] | None:
         """Return the spans of the line that name its process or thread.
 
-        None if the line must not be cached, because the next one like it can begin another process, or because
-        cleaning changes the names.
+        Return None if the line must not be cached, because the next line of its kind can begin another process, or
+        because cleaning changes the names.
         """
         if self._splitter is None or not (message.matched or message.digit_dependent):
             return []
@@ -474,7 +477,7 @@ class LineCache:
         if (message.label, message.thread) != find_speaker(message.prefix, message.text):
             return None
         if self._splitter.closed and not message.label:
-            return []  # the splitter keeps no more events of threads
+            return []  # the splitter stores no more events of threads
         return [
             (start + offset, end + offset)
             for in_text, start, end in find_speaker_spans(message.prefix, message.text)
@@ -482,7 +485,7 @@ class LineCache:
         ]
 
     def _find_capture_spans(self, message: _Message) -> Iterator[tuple[int, int]]:
-        """Yield the spans of the captures with digits that can still result in a new event."""
+        """Yield the spans of captures with digits that can still make an event new."""
         for signature, match, offset in message.matched:
             if self._log.is_saturated(signature.id) and (
                 self._splitter is None
@@ -494,7 +497,7 @@ class LineCache:
                     yield match.start(name) + offset, match.end(name) + offset
 
     def _find_match_span(self, signature: Signature, part: slice, line: bytes | str) -> tuple[int, int]:
-        """Return the span of a line in which digits can change whether and how a signature matches.
+        """Return the span of a line in which digits can affect the match of a signature.
 
         `part` is the part of the line that the signature searches.
         """
@@ -508,7 +511,7 @@ class LineCache:
         self,
         shape: bytes,
         row: bytes,
-        flat: Callable[[bytes], str] | None,
+        get_text: Callable[[bytes], str] | None,
         messages: list[_Message],
         source_spans: list[tuple[int, int]],
     ) -> None:
@@ -521,40 +524,40 @@ class LineCache:
         for message in messages:
             for signature_id in message.names():
                 self._shapes_by_signature.setdefault(signature_id, set()).add(shape)
-        line: Any = row if flat is None else flat(row)
+        line: Any = row if get_text is None else get_text(row)
         cached = self._shapes.get(shape)
         if cached is None:
             spans = sorted({span for span in source_spans if _has_digit(line, span)})
             is_single = len(messages) == 1 and not messages[0].label
-            cached = self._shapes[shape] = _Shape(flat, _make_getter(spans), is_single)
-            cached.first_digit = len(row) if flat is None else _find_stamp_end(shape)
+            cached = self._shapes[shape] = _Shape(get_text, _make_getter(spans), is_single)
+            cached.first_digit = len(row) if get_text is None else _find_stamp_end(shape)
         name = cached.get_source_name(line) if cached.get_source_name is not None else None
         if cached.is_thread_only and name is not None and self._is_unknown_thread(name):
             name = None
         capture_spans = sorted({span for message in messages for span in self._find_capture_spans(message)})
-        sighted = [item for message in messages for item in message.digit_dependent]
+        digit_dependent = [item for message in messages for item in message.digit_dependent]
         if cached.first_digit >= 0:
-            spans = [*source_spans, *capture_spans, *(self._find_match_span(*item, line) for item in sighted)]
-            if flat is None:
+            spans = [*source_spans, *capture_spans, *(self._find_match_span(*item, line) for item in digit_dependent)]
+            if get_text is None:
                 cached.first_digit = min([cached.first_digit, *(start for start, _ in spans)])
             elif _has_moved(row, cached.first_digit, spans):
                 cached.first_digit = -1
         self._forget_ends(cached)
         source = cached.sources.get(name)
         if source is None or source.spans != capture_spans:
-            source = cached.sources[name] = _MessageSource(capture_spans, _make_key(capture_spans, sighted))
+            source = cached.sources[name] = _MessageSource(capture_spans, _make_key(capture_spans, digit_dependent))
         kind = source.kinds[source.key(line) if source.key is not None else None] = _LineClass()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
         if cached.get_source_name is None and source.key is None:
             self._count(self._current)
-            self._counted = self._current + 1  # the line at this index is read
+            self._counted = self._current + 1  # the line at the current index was read
             self._plain[shape] = kind
 
 
 def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
     """Return (position of the message, position of its prefix) in a line of this shape for each message.
 
-    None if a position is not certain, or if cleaning changed a message.
+    Return None if a position is not certain, or if cleaning changed a message.
     """
     positions: list[tuple[int, int]] = []
     last = None
@@ -575,16 +578,16 @@ def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[
 
 
 def _find_single(shape: bytes, text: str) -> int:
-    """Return the position in a shape of a text that appears in it once.
+    """Return the position of a text in a shape.
 
-    -1 if it does not appear exactly once, or if it is not ASCII, so that characters are not bytes.
+    Return -1 if it does not appear exactly once, or if it is not ASCII, so that its characters are not bytes.
     """
     raw = text.encode("utf-8", "replace").translate(ZEROED)
     return shape.find(raw) if text.isascii() and shape.count(raw) == 1 else -1
 
 
 def _flatten(row: bytes) -> str:
-    """Return the messages of a line in one text, each after its prefix, with a NUL after each part."""
+    """Return the prefixes and messages of a line as one text, with a NUL after each prefix and message."""
     return "".join(f"{prefix}\0{text}\0" for text, prefix in iter_messages(decode_text(row)))
 
 
@@ -597,15 +600,15 @@ def _locate_flat(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
 
 
 def _find_stamp_end(shape: bytes) -> int:
-    """Return the end of the first timestamp in a line of this shape. -1 if it has none."""
+    """Return the end of the first timestamp in a line of this shape, or -1 if it has none."""
     match = _STAMP.search(shape)
     return match.end() if match is not None else -1
 
 
 def _has_moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Return whether any of these spans of the flattened line contains a digit from before `end` in the line.
+    """Return whether a span of the flattened line contains a digit from before position `end` of the line.
 
-    This is found out by changing these digits.
+    To test this, these digits are changed.
     """
     text, other = _flatten(row), _flatten(row[:end].translate(_OTHER_DIGITS) + row[end:])
     if len(text) != len(other):
@@ -619,27 +622,27 @@ def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
 
 
 def _make_getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
-    """Return a function that extracts these spans of a line. None if there are no spans."""
+    """Return a function that extracts these spans of a line, or None if there are no spans."""
     return itemgetter(*(slice(*span) for span in spans)) if spans else None
 
 
 def _make_key(
-    spans: list[tuple[int, int]], sighted: list[tuple[Signature, slice]]
+    spans: list[tuple[int, int]], digit_dependent: list[tuple[Signature, slice]]
 ) -> Callable[[Any], object] | None:
-    """Return a function that extracts the parts of a line that determine its kind.
+    """Return a function that extracts what determines the kind of a line of one shape and source.
 
-    It is for lines of one shape and source. `sighted` are (signature, part of the line to search) for the
-    signatures that do not treat all digits alike. None if all lines are of one kind.
+    `digit_dependent` are (signature, part of the line to search) for the signatures that do not treat all digits
+    alike. Return None if all lines are of one kind.
     """
     digits = _make_getter(spans)
-    if not sighted:
+    if not digit_dependent:
         return digits
 
     def key(line: bytes | str) -> object:
         # the digits, and the position and groups of each match
         text = line if isinstance(line, str) else line.decode()
         matches = []
-        for signature, part in sighted:
+        for signature, part in digit_dependent:
             match = signature.pattern.search(text[part])
             matches.append(match and (match.start(), match.groups()))
         return digits and digits(line), tuple(matches)

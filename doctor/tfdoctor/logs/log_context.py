@@ -40,7 +40,7 @@ class Decision:
     other_causes: tuple[Cause, ...] = ()
     """Other causes that this log does not rule out."""
     note: str = ""
-    """Sentences with details of this log. Empty if there are none."""
+    """Sentences with details of this log, or an empty string if there are none."""
     title: str = ""
     """A more precise title than that of the cause. Empty means the title of the cause."""
 
@@ -60,7 +60,7 @@ class LogContext:
 
     @cached_property
     def is_windows(self) -> bool:
-        """Whether the log comes from native Windows. It does not if TensorFlow tried to open Linux libraries."""
+        """Whether the log comes from native Windows, where TensorFlow opens no Linux libraries."""
         dso_events = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
         return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in dso_events)
 
@@ -74,12 +74,12 @@ class LogContext:
 
     @cached_property
     def registration(self) -> Event | None:
-        """The last event that shows a registered GPU. None if there is none."""
+        """The last event that shows a registered GPU, or None if there is none."""
         return self.log.last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
 
     @cached_property
     def ready_order(self) -> int:
-        """The order of the last event that shows a GPU to be usable. -1 if there is none.
+        """The order of the last event that shows that a GPU is usable, or -1 if there is none.
 
         The GPU need not be registered yet. It counts as usable after TensorFlow selected it, or opened every
         library that registration needs, unless registration was skipped afterwards.
@@ -134,7 +134,7 @@ class LogContext:
 
     @cached_property
     def mismatched_cuda(self) -> tuple[str, str] | None:
-        """(CUDA version on the search path, required CUDA version) if they differ. None if not, or if unknown."""
+        """(CUDA version on the search path, required CUDA version), or None if they are equal or unknown."""
         return find_mismatched_cuda(self.missing_toolkit_libraries, self.compat)
 
     @cached_property
@@ -149,7 +149,7 @@ class LogContext:
 
     @cached_property
     def driver_version(self) -> str | None:
-        """The driver version as NVIDIA writes it: "450.57", not "450.57.0". None if unknown."""
+        """The driver version as NVIDIA writes it, such as "450.57" (not "450.57.0"), or None if unknown."""
         event = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
         version = event.get("driver").rstrip(".") if event is not None else ""
         version = version.removesuffix(".0") if version.count(".") > 1 else version
@@ -157,7 +157,7 @@ class LogContext:
 
     @cached_property
     def hiding_event(self) -> Event | None:
-        """The event that shows that CUDA_VISIBLE_DEVICES hides every GPU. None if there is none."""
+        """The event that shows that CUDA_VISIBLE_DEVICES hides every GPU, or None if there is none."""
         for event in self.log.list_events("visible-devices"):
             value = event.fields.get("value", event.fields.get("set"))
             # NVIDIA_VISIBLE_DEVICES selects the GPUs of a container, not of a process
@@ -217,7 +217,7 @@ class LogContext:
         return tuple(event for name in ids for event in self.log.list_events(name)[:2])
 
     def find_capability(self) -> str | None:
-        """Return the compute capability of the last GPU that the log describes. None if unknown."""
+        """Return the compute capability of the last GPU that the log describes, or None if unknown."""
         for device in reversed(self.devices):
             if device.compute_capability:
                 return device.compute_capability

@@ -1,6 +1,6 @@
-"""Split the events of a log by process, so that each process gets its own cause.
+"""Split the events of a log by process, so that each process has its own cause.
 
-Three criteria tell processes apart, in this order:
+Three criteria distinguish processes, in this order:
 
 1. The text before a message: a rank, process number, pod, container or host.
 2. The thread number that Abseil's logger writes, for messages that a process prints only once.
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 MAX_PROCESSES = 256
-"""The most processes whose events are stored. More processes are only counted."""
+"""The maximum number of processes whose events are stored. Further processes are only counted."""
 _MAX_EVENTS = 12_000
-"""The most events that are stored for all processes together."""
+"""The maximum number of events that are stored for all processes together."""
 _MAX_PROCESS_EVENTS = 400
-"""The most events that are stored for one process."""
+"""The maximum number of events that are stored for one process."""
 _MAX_COUNTED = 65_536
-"""The most processes beyond MAX_PROCESSES that are counted."""
+"""The maximum number of processes beyond MAX_PROCESSES that are counted."""
 
 FRAMEWORKS = {
     "framework-pytorch": "PyTorch",
@@ -52,8 +52,8 @@ FRAMEWORKS = {
     "framework-mxnet": "MXNet",
     "framework-darknet": "Darknet",
 }
-"""The name of each other framework, by signature."""
-_HINTS = (
+"""The names of other frameworks, by signature."""
+_ENVIRONMENT_SIGNATURES = (
     "container-hint",
     "scheduler-hint",
     "wsl-hint",
@@ -61,14 +61,14 @@ _HINTS = (
     "visible-devices",
     "parameter-server",
 )
-"""Signatures that are logged once for all processes.
+"""Signatures of the environment, which are often logged only once for all processes.
 
-They count for each process that does not log them itself.
+They apply to each process that does not log them itself.
 """
-_UNSPECIFIC = frozenset(
+_UNSPECIFIC_SIGNATURES = frozenset(
     {
         *FRAMEWORKS,
-        *_HINTS,
+        *_ENVIRONMENT_SIGNATURES,
         *("process-start", "other-framework", "tf-version", "tf-version-alone", "answer-line", "smi-table"),
         *("source-line", "old-names", "tensorflow-core"),
         *(
@@ -92,7 +92,7 @@ _UNSPECIFIC = frozenset(
     }
 )
 """Signatures that do not prove a TensorFlow process."""
-_ONCE = frozenset({"cuinit", "factory", "factory-classic"})
+_FIRST_THREAD_SIGNATURES = frozenset({"cuinit", "factory", "factory-classic"})
 """Signatures that a process logs once, from its first thread."""
 _START_SIGNATURES = frozenset({"process-start"})
 """Signatures after which another process may begin."""
@@ -125,10 +125,10 @@ _NOT_PROCESS_NAMES = frozenset(
         *("msg", "notice", "out", "output", "stderr", "stdout", "trace", "w", "warn", "warning"),
     }
 )
-"""Words, such as severities and streams, that look like a process name and are none."""
+"""Words that look like a process name but are not one, such as severities and streams."""
 _QUOTES = "># `"
-"""Quote and prompt characters before a prefix."""
-_NO_FAILURE = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
+"""Quote and prompt characters that can precede a prefix."""
+_NON_FAILURES = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
 _THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
 
 
@@ -143,9 +143,9 @@ class LogProcess:
     line: int
     """The line number of its first message."""
     gpu_registered: bool | None
-    """Whether TensorFlow registered a GPU. None if unknown, and for another framework."""
+    """Whether TensorFlow registered a GPU, or None if that is unknown or this is another framework."""
     cause: Cause | None
-    """The root cause. None for another framework, which is not diagnosed."""
+    """The root cause, or None for another framework, which is not diagnosed."""
     summary: str
     devices: tuple[RegisteredDevice, ...] = ()
 
@@ -159,15 +159,15 @@ class ProcessPart:
     """The number of the process among those with the same label, from 1."""
     log: Log = field(default_factory=Log)
     first_line: int = 0
-    """The line number of its first event. 0 if it has none."""
+    """The line number of its first event, or 0 if it has none."""
     event_count: int = 0
     """The number of events that are stored."""
     is_closed: bool = False
-    """Whether no more events are added, because the maximum number is stored."""
+    """Whether the maximum number of events is stored, so that no more are added."""
 
     def has_tensorflow_events(self) -> bool:
         """Return whether a TensorFlow process logged any of the events."""
-        return any(name not in _UNSPECIFIC for name in self.log.events)
+        return any(name not in _UNSPECIFIC_SIGNATURES for name in self.log.events)
 
 
 class Splitter:
@@ -180,15 +180,15 @@ class Splitter:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, int], ProcessPart] = {}
         self._threads: dict[str, ProcessPart] = {}
-        self._starters: set[str] = set()
+        self._starting_threads: set[str] = set()
         self._runs: dict[str, int] = {}
-        self._ended: set[str] = set()
-        self._kept = 0
-        self._more: set[int] = set()
+        self._ended_labels: set[str] = set()
+        self._event_count = 0
+        self._extra_processes: set[int] = set()
         self._full: list[ProcessPart] = []
         """The parts that have the maximum number of events and are not closed yet."""
         self.closed = False
-        """Whether the maximum number of events is stored. Then new processes are only counted."""
+        """Whether the maximum number of events is stored, so that new processes are only counted."""
 
     def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
         """Add an event that was logged `times` times to its process and its thread (see `find_speaker`).
@@ -196,11 +196,11 @@ class Splitter:
         Return whether the event is new, or changed how later events are split.
         """
         if event.id == "process-start":
-            is_new = label in self._runs and label not in self._ended
+            is_new = label in self._runs and label not in self._ended_labels
             if is_new:
-                self._ended.add(label)
+                self._ended_labels.add(label)
             return is_new
-        sizes_before = len(self._parts), len(self._threads), len(self._starters), len(self._ended)
+        sizes_before = len(self._parts), len(self._threads), len(self._starting_threads), len(self._ended_labels)
         part = self._find_part(label, event)
         is_new = part is not None and self._add_to_part(part, event, times)
         if thread:
@@ -208,8 +208,8 @@ class Splitter:
         return is_new or sizes_before != (
             len(self._parts),
             len(self._threads),
-            len(self._starters),
-            len(self._ended),
+            len(self._starting_threads),
+            len(self._ended_labels),
         )
 
     def may_start_process(self, label: str, names: Collection[str]) -> bool:
@@ -221,10 +221,10 @@ class Splitter:
             return False
         if (
             len(self._parts) >= MAX_PROCESSES
-            and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more
+            and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._extra_processes
         ):
             return False  # beyond MAX_PROCESSES, processes are only counted, and this one already is
-        if not _START_SIGNATURES.isdisjoint(names) or label in self._ended:
+        if not _START_SIGNATURES.isdisjoint(names) or label in self._ended_labels:
             return True
         part = self._parts.get((label, self._runs.get(label, 0)))
         has_cuinit, has_device = "cuinit" in names, not _DEVICE_SIGNATURES.isdisjoint(names)
@@ -237,23 +237,23 @@ class Splitter:
 
     def is_full(self) -> bool:
         """Return whether `close` must be called, after all pending events were added."""
-        return bool(self._full) or (self._kept >= _MAX_EVENTS and not self.closed)
+        return bool(self._full) or (self._event_count >= _MAX_EVENTS and not self.closed)
 
     def close(self) -> None:
         """Close every full part, and the splitter itself if it is full."""
-        self.closed = self._kept >= _MAX_EVENTS
+        self.closed = self._event_count >= _MAX_EVENTS
         for part in self._full:
             part.is_closed = True
         self._full.clear()
 
     def list_thread_numbers(self) -> frozenset[str] | None:
-        """Return the numbers of the threads that are told apart. None if more can still be added."""
+        """Return the numbers of the distinguished threads, or None if more can still be added."""
         if not self.closed and len(self._threads) < MAX_PROCESSES:
             return None
         return frozenset(label.removeprefix(format_thread("")) for label in self._threads)
 
     def is_saturated(self, label: str, thread: str, name: str) -> bool:
-        """Return whether another event of this signature can only update a last occurrence."""
+        """Return whether another event of this signature would only update a last occurrence."""
         part = self._parts.get((label, self._runs.get(label, 0)))
         return self.closed or all(
             stored is None or stored.is_closed or stored.log.is_saturated(name)
@@ -261,7 +261,7 @@ class Splitter:
         )
 
     def _find_part(self, label: str, event: Event) -> ProcessPart | None:
-        """Return the part that an event belongs to, which may be a new one. None if the event is not stored."""
+        """Return the part that an event belongs to, which may be new, or None if the event is not stored."""
         run = self._runs.get(label)
         if self.closed and run is not None:
             return None
@@ -275,13 +275,13 @@ class Splitter:
             failed = part.log.has("cuinit")
             contradicts = event.id in _DEVICE_SIGNATURES and failed and not part.log.has(*_DEVICE_SIGNATURES)
             repeats = event.id == "cuinit" and (failed or part.log.has("device-created"))
-            if contradicts or repeats or label in self._ended:
+            if contradicts or repeats or label in self._ended_labels:
                 if len(self._parts) >= MAX_PROCESSES:
                     self._count_process(f"{label} {run + 1}")
                     return part
                 run = self._runs[label] = run + 1
                 part = None
-        self._ended.discard(label)
+        self._ended_labels.discard(label)
         if part is None:
             part = self._parts.setdefault((label, run), ProcessPart(label, run))
         return part
@@ -293,49 +293,49 @@ class Splitter:
             if len(self._threads) >= MAX_PROCESSES or self.closed:
                 return False
             part = self._threads[label] = ProcessPart(label)
-        if event.id in _ONCE:
-            self._starters.add(label)
+        if event.id in _FIRST_THREAD_SIGNATURES:
+            self._starting_threads.add(label)
         return self._add_to_part(part, event, times)
 
     def _add_to_part(self, part: ProcessPart, event: Event, times: int) -> bool:
-        """Add an event to a part unless that is closed. Return whether the event is new."""
+        """Add an event to a part unless the part is closed. Return whether the event is new."""
         part.first_line = part.first_line or event.line
         if part.is_closed or self.closed:
             return False
         is_new = part.log.add(event, times)
         part.event_count += is_new
-        self._kept += is_new
+        self._event_count += is_new
         if is_new and part.event_count >= _MAX_PROCESS_EVENTS:
             self._full.append(part)
         return is_new
 
     def _count_process(self, label: str) -> None:
-        if len(self._more) < _MAX_COUNTED:
-            self._more.add(hash(label))
+        if len(self._extra_processes) < _MAX_COUNTED:
+            self._extra_processes.add(hash(label))
 
     @property
     def extra_process_count(self) -> int:
         """The number of processes that were only counted."""
-        return len(self._more)
+        return len(self._extra_processes)
 
-    def list_parts(self, whole: Log) -> list[ProcessPart]:
+    def list_parts(self, full_log: Log) -> list[ProcessPart]:
         """Return the TensorFlow processes in the order of their first events.
 
-        `whole` is the log with the events of all processes. If the result has fewer than two parts, the processes
-        in the log cannot be told apart.
+        `full_log` has the events of all processes. If the result has fewer than two parts, the processes in the log
+        cannot be distinguished.
         """
         for part in (*self._parts.values(), *self._threads.values()):
             part.log.finish()
         parts = [part for part in self._parts.values() if part.has_tensorflow_events()]
         labelled = {part.label for part in parts if part.label}
-        threads = [part for label, part in self._threads.items() if label in self._starters]
+        threads = [part for label, part in self._threads.items() if label in self._starting_threads]
         if not labelled and len(threads) > 1 and len(threads) >= len(parts):
             parts = threads
         for part in parts:
-            for name in _HINTS:
+            for name in _ENVIRONMENT_SIGNATURES:
                 hints = [
                     event
-                    for event in whole.list_events(name)
+                    for event in full_log.list_events(name)
                     if not find_speaker(event.prefix, event.text)[0]
                 ]
                 if hints and not part.log.has(name):
@@ -359,16 +359,16 @@ def format_thread(number: str) -> str:
 
 
 def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
-    """Return (whether it is in the text, start, end) for each span that `find_speaker` reads.
+    """Return (whether it is in the text, start, end) for each span that `find_speaker` uses.
 
-    A span that is not in the text is in the prefix. The spans do not depend on the digits in them.
+    A span that is not in the text is in the prefix. The digits in the spans do not change their positions.
     """
     process = _match_process(prefix, text)
     if process is not None:
         match, _ = process
-        rest = prefix.lstrip(_QUOTES)
-        in_text = not rest.rstrip()
-        offset = 0 if in_text else len(prefix) - len(rest)
+        unquoted_prefix = prefix.lstrip(_QUOTES)
+        in_text = not unquoted_prefix.rstrip()
+        offset = 0 if in_text else len(prefix) - len(unquoted_prefix)
         return [
             (in_text, match.start(name) + offset, match.end(name) + offset) for name in match.re.groupindex
         ]
@@ -377,7 +377,7 @@ def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
 
 
 def find_label(prefix: str, text: str) -> str:
-    """Return the label of the process that logged a message. Empty if the message does not name it."""
+    """Return the label of the process that logged a message, or an empty string if it is not named."""
     process = _match_process(prefix, text)
     if process is None:
         return ""
@@ -386,7 +386,7 @@ def find_label(prefix: str, text: str) -> str:
 
 
 def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
-    """Return (match of a process name, format of its label). None if the message names no process."""
+    """Return (match of a process name, format of its label), or None if the message names no process."""
     stripped_prefix = prefix.lstrip(_QUOTES).rstrip()
     for patterns, source in (
         (_LABEL_PATTERNS, stripped_prefix or text),
@@ -400,31 +400,31 @@ def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
 
 
 def merge_process_decisions(
-    whole: Decision, process_decisions: Iterable[tuple[ProcessPart, Decision]]
+    log_decision: Decision, process_decisions: Iterable[tuple[ProcessPart, Decision]]
 ) -> tuple[Decision, int]:
     """Return (decision on the whole log, number of processes with its cause).
 
-    1. The decision stays if its cause is a failure that a process also has.
-    2. Otherwise it is the most frequent cause of the failing processes; among equally frequent ones, the first in
-       the log. Of several runs of a process only the last counts. A process from which GPUs are hidden does not fail.
-    3. If no process fails, the decision on the whole log stays.
+    1. If a process has the same failure as the whole log, other than NO_DEVICE, `log_decision` is returned.
+    2. Otherwise the most frequent cause of the failing processes is chosen, or the first in the log if several are
+       equally frequent. Only the last conclusive run of a process counts. Hidden GPUs are no failure.
+    3. If no process fails, `log_decision` is returned.
     """
     decisions = list(process_decisions)
-    matching = [decision for _, decision in decisions if decision.cause is whole.cause]
-    if matching and whole.cause not in (
+    matching = [decision for _, decision in decisions if decision.cause is log_decision.cause]
+    if matching and log_decision.cause not in (
         Cause.HEALTHY,
         Cause.INCONCLUSIVE,
         Cause.HIDDEN_BY_ENV,
         Cause.NO_DEVICE,
     ):
-        return whole, len(matching)
+        return log_decision, len(matching)
     last_by_label: dict[str, Decision] = {}
     for part, decision in decisions:
         if decision.cause is not Cause.INCONCLUSIVE or part.label not in last_by_label:
             last_by_label[part.label] = decision
-    failing = [decision for decision in last_by_label.values() if decision.cause not in _NO_FAILURE]
+    failing = [decision for decision in last_by_label.values() if decision.cause not in _NON_FAILURES]
     if not failing:
-        return whole, len(matching)
+        return log_decision, len(matching)
     causes = [decision.cause for decision in failing]
     chosen = max(failing, key=lambda decision: causes.count(decision.cause))
     return chosen, causes.count(chosen.cause)

@@ -1,12 +1,11 @@
 """Read the logical lines (messages) of a log, each with the line number in the file where it begins.
 
-Users paste logs through terminals, schedulers, notebooks, issue forms and editors. The reader undoes encodings,
-colours, carriage returns, HTML and Markdown, quotes and prompts, escapes in JSON and container logs, several
-records on one line, records that a terminal wrapped, and NULs. It reads a stream, so that memory does not grow
-with the log.
+Users paste logs through terminals, schedulers, notebooks, issue forms and editors. The reader handles encodings,
+colours, carriage returns, HTML, Markdown, quotes, prompts, escapes in JSON and container logs, several records on
+one line, records that a terminal wrapped, and NULs. It reads a stream, so memory does not grow with the log.
 
 Terms: a row is a line of the file, or a piece of one between carriage returns. The shape of a row is the row with
-all its digits replaced by 0. A mark is what stands before a message: a quote mark, indentation or a prefix.
+all its digits replaced by 0. A mark is the text before a message: a quote mark, indentation or a prefix.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Filter(Protocol):
-        """The interface of filters that select the lines of a long log to read."""
+        """The interface of filters that select which lines of a long log are read."""
 
         def select_lines(self, rows: Rows) -> Iterable[int]:
             """Yield the indices of the rows that the reader must read. The filter handles all others.
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
             """
 
         def can_match_block(self, block: bytes) -> bool:
-            """Return whether a block of a log that a terminal wrapped can have a known message."""
+            """Return whether a block of a log that a terminal wrapped can contain a known message."""
 
 
 __all__ = [
@@ -53,19 +52,19 @@ __all__ = [
 
 MAX_LINE_CHARS = 8192
 """The maximum length of a logical line in characters. A longer line is split."""
-_LOOKAHEAD = 400
+_LOOKAHEAD_ROWS = 400
 """The number of rows that are read ahead to determine the width of the terminal."""
 _MAX_WIDTH_CHARS = 1000
 """The width in characters of the widest terminal."""
 _FULL_READ_BYTES = 1 << 18
-"""The size in bytes of the beginning of a log, in which every block is read."""
-_OVERLAP = 400
+"""The size in bytes of the beginning of a log in which every block is read."""
+_OVERLAP_CHARS = 400
 """The number of characters that two pieces of a split line share, so that no message is lost."""
 _HEAD_BYTES = 200
 """The size in bytes of `Rows.head`."""
 _BATCH_LINES = 500
 """The number of joined lines that are passed on together."""
-_SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
+_ROW_TO_SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
 """The translation of a block to the shapes of its rows: all digits become 0, carriage returns become newlines.
 
 A training log has few shapes.
@@ -74,13 +73,13 @@ ZEROED = bytes.maketrans(b"123456789", b"000000000")
 """The translation that replaces all digits in bytes by 0."""
 DIGITS = str.maketrans("123456789", "000000000")
 """The same translation for a str."""
-_LINES = bytes.maketrans(b"\r", b"\n")
+_RETURN_TO_NEWLINE = bytes.maketrans(b"\r", b"\n")
 _BACKSPACE = b"\b"
-"""Progress bars move the cursor back with this character. It is removed first."""
+"""The character with which progress bars move the cursor back. It is removed first."""
 _MAX_UNCUT_TEXTS = 8
-"""The most rows of a block that are read without splitting the block."""
+"""The maximum number of rows that are read from a block without splitting it."""
 _MESSAGE_BITS = 24
-"""The low bits of a record number, which number the messages of a row. The other bits are the place of the row."""
+"""The number of low bits of a record number that count the messages of a row. The rest is the row's place."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033)(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,200}\x07|[@-Z\\^_-])"
@@ -94,7 +93,7 @@ _TAG = re.compile(
 )
 _ESCAPED = re.compile(r"\\{1,16}([\"'_`*])")
 _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
-"""The ends of all matches of _ESCAPED. A text without any of them need not be searched, which would be slow."""
+"""The ends of all matches of _ESCAPED. Only a text with one of them is searched, because the search is slow."""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
@@ -117,17 +116,17 @@ _NEW_LINE = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:|<\d{1,3}>\d? |"
     r"During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
 )
-"""The beginnings of lines that do not continue a wrapped line."""
+"""The beginning of a line that does not continue a wrapped line."""
 
 
 class Line(NamedTuple):
-    """A logical line: one message."""
+    """A logical line, which is one message."""
 
     number: int
     """The line number in the file where it begins, from 1."""
     text: str
     prefix: str = ""
-    """The text before the message, such as a rank, process or container name. Empty if there is none."""
+    """The text before the message, such as a rank, process or container name, or an empty string."""
     record: int = 0
     """The position among all messages of the log. Some numbers are not used."""
     following: int = 0
@@ -139,7 +138,7 @@ def read_lines(
     count: Callable[[int, int], None] | None = None,
     only: Filter | None = None,
 ) -> Iterator[Line]:
-    """Yield the logical lines of a stream of bytes. No content raises an error.
+    """Yield the logical lines of a stream of bytes. Malformed content never raises an error.
 
     `count` is called at the end with the numbers of lines and bytes. `only` selects the rows to read, which is
     faster for a long log; None means all rows.
@@ -175,7 +174,7 @@ def iter_lines(row: bytes, number: int, place: int) -> Iterator[Line]:
 class Rows:
     """The rows of a block of a log: its lines, or the pieces of lines between carriage returns.
 
-    All lists have the same order. Each is created when it is first used.
+    All lists have the same order. Each is created on first use.
     """
 
     def __init__(self, block: bytes, number: int, place: int, *, early: bool) -> None:
@@ -190,7 +189,7 @@ class Rows:
     @cached_property
     def size(self) -> int:
         """The number of rows."""
-        if "shapes" in self.__dict__:  # the length of an existing list, because counting short lines is slow
+        if "shapes" in self.__dict__:  # use an existing list, because counting short lines is slow
             return len(self.shapes)
         ended = self._block.endswith(b"\n")
         if "texts" in self.__dict__:
@@ -213,7 +212,7 @@ class Rows:
     @cached_property
     def shapes(self) -> list[bytes]:
         """The shapes of the rows."""
-        shapes = self._block.translate(_SHAPE, _BACKSPACE).split(b"\n")
+        shapes = self._block.translate(_ROW_TO_SHAPE, _BACKSPACE).split(b"\n")
         if self._block.endswith(b"\n"):
             shapes.pop()
         return shapes
@@ -221,10 +220,10 @@ class Rows:
     @cached_property
     def texts(self) -> Sequence[bytes]:
         """The rows as bytes. If the block ends with a newline, an empty item follows the last row."""
-        return self._block.translate(_LINES, _BACKSPACE).split(b"\n")
+        return self._block.translate(_RETURN_TO_NEWLINE, _BACKSPACE).split(b"\n")
 
     def limit_texts(self, places: Sequence[int]) -> None:
-        """Declare that only the texts at these indices will be used. If they are few, the block is not split."""
+        """Declare that only the texts at these indices will be used. If there are few, the block is not split."""
         is_uncut = isinstance(self.__dict__.get("texts"), _SparseTexts)
         if is_uncut and len(places) > _MAX_UNCUT_TEXTS:
             del self.texts
@@ -246,9 +245,9 @@ class Rows:
 
 
 class _SparseTexts(Sequence[bytes]):
-    """The texts of rows of which only a few are used.
+    """The texts of rows, of which only a few are used.
 
-    The block is not split. Each text is located by the lengths of the shapes before it.
+    The block is not split. A text is located by the lengths of the shapes before it.
     """
 
     def __init__(self, block: bytes, shapes: list[bytes]) -> None:
@@ -270,7 +269,7 @@ class _JoinedRows(Rows):
         self.early = True
         self.head = b""
         self.texts = [text.encode("utf-8", "replace") for _, _, text in lines]
-        self.shapes = [text.translate(_SHAPE) for text in self.texts]
+        self.shapes = [text.translate(_ROW_TO_SHAPE) for text in self.texts]
         self.numbers = [number for number, _, _ in lines]
         self.places = [place for _, place, _ in lines]
 
@@ -291,9 +290,9 @@ class _Source:
         self.size = 0
         self._number = self._place = 0
         self._last: Rows | None = None
-        """The last rows, which are not counted yet. Counting is faster after the caller has used their lists."""
+        """The last rows, which are not counted yet. Counting is faster once the caller has used their lists."""
         self._begins_line = True
-        """Whether the next block begins a new line. False if it continues a line that was split."""
+        """Whether the next block begins a new line, rather than continuing a line that was split."""
 
     def rows(self, only: Filter | None) -> Iterator[Rows]:
         """Yield the rows. Blocks of a wrapped log that `only` does not select are left out."""
@@ -302,10 +301,10 @@ class _Source:
         for block in self._blocks:
             first_blocks.append(block)
             rows = Rows(block, 0, 0, early=True)
-            lines += [piece.text for piece in islice(_split_rows(rows), _LOOKAHEAD)]
-            if len(lines) >= _LOOKAHEAD or sum(map(len, first_blocks)) >= _FULL_READ_BYTES:
+            lines += [piece.text for piece in islice(_split_rows(rows), _LOOKAHEAD_ROWS)]
+            if len(lines) >= _LOOKAHEAD_ROWS or sum(map(len, first_blocks)) >= _FULL_READ_BYTES:
                 break
-        width = _detect_width(lines[:_LOOKAHEAD])
+        width = _detect_width(lines[:_LOOKAHEAD_ROWS])
         all_blocks = chain(first_blocks, self._blocks)
         if not width:
             read = 0
@@ -342,7 +341,7 @@ class _Source:
     def _iter_pieces(self, all_blocks: Iterable[bytes], only: Filter | None) -> Iterator[_LinePiece]:
         """Yield the pieces of the selected blocks of a log that a terminal wrapped.
 
-        A block after a selected one is included, too, because it can have the rest of a message.
+        The block after a selected one is also included, because a message can continue in it.
         """
         read = 0
         was_selected = True
@@ -377,7 +376,7 @@ def decode_line(raw: bytes) -> Iterator[str]:
     if len(text) <= MAX_LINE_CHARS:
         yield text
         return
-    for start in range(0, len(text), MAX_LINE_CHARS - _OVERLAP):
+    for start in range(0, len(text), MAX_LINE_CHARS - _OVERLAP_CHARS):
         yield text[start : start + MAX_LINE_CHARS]
         if start + MAX_LINE_CHARS >= len(text):
             break
@@ -402,7 +401,7 @@ def clean_text(text: str) -> str:
 
 
 def _unwrap_json(text: str) -> Iterator[str]:
-    """Yield the lines inside a JSON string or of a text with escaped newlines, else the text itself."""
+    """Yield the lines of a JSON string or of a text with escaped newlines, or else the text itself."""
     if '"' in text:
         match = _JSON.match(text)
         if match is not None and match[1]:
@@ -417,7 +416,7 @@ def _unwrap_json(text: str) -> Iterator[str]:
 
 
 def _detect_width(lines: list[str]) -> int:
-    """Return the width at which a terminal wrapped these lines. 0 if none did.
+    """Return the width at which a terminal wrapped these lines, or 0 if none did.
 
     Wrapped lines share one length. A length that is one less also counts, because a space at the wrap is lost.
     """
@@ -429,14 +428,14 @@ def _detect_width(lines: list[str]) -> int:
     for current, following in pairwise(lines):
         if not following.strip():
             continue
-        rest = following.removeprefix(_find_mark(current))
-        if find_head(rest) or _NEW_LINE.match(rest) or current.lstrip().startswith(("|", "+")):
+        next_text = following.removeprefix(_find_mark(current))
+        if find_head(next_text) or _NEW_LINE.match(next_text) or current.lstrip().startswith(("|", "+")):
             continue
         if len(current) == len(following) and _is_similar(current, following):
             continue
         is_full = widest - 1 <= len(current) <= widest
         wrapped += is_full
-        next_char = rest.lstrip()[:1] if is_full else next_char
+        next_char = next_text.lstrip()[:1] if is_full else next_char
         heads += find_head(current) is not None and not is_full and len(current) >= 60
     if wrapped == 1 and next_char.isupper():
         return 0  # a single long line and then a new sentence is not enough evidence of wrapping
@@ -444,9 +443,9 @@ def _detect_width(lines: list[str]) -> int:
 
 
 def _is_similar(line: str, following: str) -> bool:
-    """Return whether 90 % of the characters of two lines are the same, as in a progress bar, which is not wrapped.
+    """Return whether two lines of the same length have 90 % of their characters in common.
 
-    All digits count as the same. The lines must have the same length.
+    This is the case in a progress bar, which is not wrapped. All digits count as the same character.
     """
     same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(line, following, strict=True))
     return same * 10 >= len(line) * 9
@@ -455,7 +454,7 @@ def _is_similar(line: str, following: str) -> bool:
 def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[int, int, str]]:
     """Yield (line number, place, text) of each joined line of a wrapped log.
 
-    The places stay consecutive, because a joined line has only one.
+    A joined line has one place, and the places of all lines stay consecutive.
     """
     parts: deque[str] = deque()
     first = end = _LinePiece(0, 0, "")
@@ -463,15 +462,15 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
     dropped_places = 0
     for piece in pieces:
         raw = line = piece.text
-        rest = line.removeprefix(mark) if parts and mark else line
-        if parts and _is_continuation(last, rest, len(line), width):
-            raw = rest
+        continuation = line.removeprefix(mark) if parts and mark else line
+        if parts and _is_continuation(last, continuation, len(line), width):
+            raw = continuation
             space = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
             parts.append(space + raw)
             last, end = line, piece
             if sum(map(len, parts)) < MAX_LINE_CHARS:
                 continue
-            raw = ""  # the record has the maximum length: yield it as it is
+            raw = ""  # the record has reached the maximum length: yield it as it is
         if parts:
             yield first.number, first.place - dropped_places, "".join(parts)
             dropped_places += end.place - first.place
@@ -484,7 +483,7 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
 
 
 def find_head(text: str, start: int = 0) -> re.Match[str] | None:
-    """Return the first match of a record beginning in a text, from position `start` on. None if there is none."""
+    """Return the first beginning of a record in a text, at or after `start`, or None if there is none."""
     if "]" not in text and ".cc" not in text:
         return None
     time_match, letter_match = _TIME.search(text, start), _LETTER.search(text, start)
@@ -513,7 +512,7 @@ def _iter_heads(text: str) -> Iterator[int]:
 
 
 def _find_mark(raw: str) -> str:
-    """Return the quote mark, indentation or prefix before a message. The rest of a wrapped line has the same."""
+    """Return the quote mark, indentation or prefix before a message. Continuation lines repeat it."""
     head = find_head(raw[:120])
     if head is not None and head.start() <= 60:
         return raw[: head.start()]
@@ -545,6 +544,7 @@ def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
             continue
         before = text[: starts[0]]
         prefix = before.strip()
+        # a long text, or one of several words, is a message of its own rather than a prefix
         if len(prefix) > 60 or " " in prefix.strip("> "):
             yield _strip_quote(before), ""
         for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
@@ -552,9 +552,9 @@ def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
 
 
 def _strip_quote(text: str) -> str:
-    """Return the text without the quote, list and code marks of Markdown."""
+    """Return the text without Markdown's marks for quotes, lists and code."""
     match = _QUOTE.match(text)
     if match is not None and not text.startswith(("#!", ">>>")) and "[" not in match[0]:
-        rest = text[match.end() :]
-        return rest.rstrip("` ") if rest.strip() else text
+        unquoted = text[match.end() :]
+        return unquoted.rstrip("` ") if unquoted.strip() else text
     return text.strip("` ")

@@ -1,4 +1,4 @@
-"""Make the report on a log: the verdict in a sentence, the root cause as a finding, and notes."""
+"""Build the report on a log: a verdict in one sentence, a finding on the root cause, and notes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LogReport", "diagnose_log"]
 
 MAX_EVIDENCE_LINES = 12
-"""The most lines of evidence that a finding has."""
+"""The maximum number of evidence lines of a finding."""
 LIBRARY_NAME_CAUSES = (
     Cause.LIBS_WRONG_VERSION,
     Cause.LIBS_NOT_INSTALLED,
@@ -47,13 +47,13 @@ class LogReport:
     """Everything that `diagnose` reports. Renderers only format it."""
 
     name: str
-    """The file as the user named it; "-" for standard input."""
+    """The file as the user named it, or "-" for standard input."""
     tensorflow_version: str | None
-    """The version that wrote the log. None if unknown."""
+    """The version that wrote the log, or None if unknown."""
     era: str | None
-    """The minor releases that can have written the log: "2.4-2.11". None if unknown."""
+    """The minor releases that can have written the log, such as "2.4-2.11", or None if unknown."""
     gpu_registered: bool | None
-    """Whether TensorFlow registered a GPU. None if the log does not say."""
+    """Whether TensorFlow registered a GPU, or None if the log does not say."""
     devices: tuple[RegisteredDevice, ...]
     missing_libraries: tuple[str, ...]
     """Sonames, sorted."""
@@ -67,84 +67,84 @@ class LogReport:
     lines: int = 0
     bytes: int = 0
     root: Finding | None = field(default=None)
-    """The finding on the root cause. None if the GPU was used without a problem."""
+    """The finding on the root cause, or None if the GPU was used without a problem."""
     processes: tuple[LogProcess, ...] = ()
-    """The processes and other frameworks in the log. Empty if fewer than two can be told apart."""
+    """The processes and other frameworks in the log, if at least two can be distinguished."""
     more_processes: int = 0
     """The number of processes that were only counted, because there were too many."""
     headline: str = ""
-    """One sentence that says whether the GPU was used, and if not, the reason."""
+    """A sentence that says whether the GPU was used, and if not, why."""
 
 
 def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
     """Read a log and return its report.
 
-    `chunks` are the bytes of the log, in pieces of any size. No content of the log raises an error.
+    `chunks` are the bytes of the log, in pieces of any size. Malformed content never raises an error.
     """
     catalogue = load_signatures()
     splitter = Splitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
-    case = LogContext(log, compat)
-    decision = decide(case)
+    context = LogContext(log, compat)
+    decision = decide(context)
     parts = splitter.list_parts(log)
-    if len(parts) < 2 and len(case.origin.sources.writers) > 1:
-        parts = _split_by_release(log, case)
-    cases = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
-    decisions = _merge_decisions([decide(part_case) for part_case in cases])
+    if len(parts) < 2 and len(context.origin.sources.writers) > 1:
+        parts = _split_by_release(log, context)
+    contexts = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
+    decisions = _mark_hidden_gpus([decide(part_context) for part_context in contexts])
     if len(parts) > 1:
         decision, affected = merge_process_decisions(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected < len(parts):
             note = f"This applies to {affected} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
-        case = _choose_case(case, decision, zip(cases, decisions, strict=True))
-    report = _make_report(case, decision, name)
+        context = _choose_context(context, decision, zip(contexts, decisions, strict=True))
+    report = _make_report(context, decision, name)
     labels = _make_labels(parts)
     processes = [
-        _make_process(label, part.first_line, part_case, part_decision)
-        for label, part, part_case, part_decision in zip(labels, parts, cases, decisions, strict=True)
+        _make_process(label, part.first_line, part_context, part_decision)
+        for label, part, part_context, part_decision in zip(labels, parts, contexts, decisions, strict=True)
     ]
-    processes += _list_frameworks(case)
+    processes += _list_frameworks(context)
     if len(processes) < 2:
         return report
     if len({part.label for part in parts}) > 1:
         # a library that one process opened can be missing for another
         names = {
             soname
-            for part_case, part_decision in zip(cases, decisions, strict=True)
-            for soname in _list_missing(part_case, part_decision)
+            for part_context, part_decision in zip(contexts, decisions, strict=True)
+            for soname in _list_missing(part_context, part_decision)
         }
         report = replace(report, missing_libraries=tuple(sorted(names)))
     return replace(report, processes=tuple(processes), more_processes=splitter.extra_process_count)
 
 
-def _split_by_release(log: Log, case: LogContext) -> list[ProcessPart]:
+def _split_by_release(log: Log, context: LogContext) -> list[ProcessPart]:
     """Split a log by the TensorFlow release that wrote each part."""
-    logs = split_by_writer(log, case.origin.sources.writers)
-    parts = [ProcessPart(LogContext(part_log, case.compat).origin.name, log=part_log) for part_log in logs]
+    logs = split_by_writer(log, context.origin.sources.writers)
+    parts = [ProcessPart(LogContext(part_log, context.compat).origin.name, log=part_log) for part_log in logs]
     for part in parts:
         part.first_line = min(event.line for event in part.log)
     return [part for part in parts if part.has_tensorflow_events()]
 
 
-def _choose_case(
-    case: LogContext, decision: Decision, part_decisions: Iterable[tuple[LogContext, Decision]]
+def _choose_context(
+    context: LogContext, decision: Decision, part_decisions: Iterable[tuple[LogContext, Decision]]
 ) -> LogContext:
-    """Return the context of the whole log.
+    """Return the context of the whole log, with a known release if a part of the log has one.
 
-    If its release is unknown, the origin of the first part with the same cause and a known release is used.
+    The release comes from the first part with the same cause and a known release.
     """
-    if case.origin.version is not None:
-        return case
-    for part_case, part_decision in part_decisions:
-        if part_decision.cause is decision.cause and part_case.origin.version is not None:
-            return replace(case, main_origin=part_case.origin)
-    return case
+    if context.origin.version is not None:
+        return context
+    for part_context, part_decision in part_decisions:
+        if part_decision.cause is decision.cause and part_context.origin.version is not None:
+            return replace(context, main_origin=part_context.origin)
+    return context
 
 
-def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
-    """Return the decisions, with "no device" changed to "hidden" if another process registered a GPU.
+def _mark_hidden_gpus(decisions: list[Decision]) -> list[Decision]:
+    """Replace the cause NO_DEVICE by HIDDEN_BY_ENV if another process registered a GPU.
 
-    A GPU exists then, so it must be hidden from the processes that see none.
+    The machine has a GPU in this case, so it must be hidden from the processes that see none.
     """
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
@@ -157,33 +157,33 @@ def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
 
 
 def _make_labels(parts: Sequence[ProcessPart]) -> list[str]:
-    """Return the label of each process: its name in the log, with the number of its run if it has several."""
+    """Return the label of each process: its name in the log, and its run if there are several."""
     if len(parts) == 1:
         return [parts[0].label or "TensorFlow"]
-    have_same_label = len({part.label for part in parts}) == 1
+    has_single_label = len({part.label for part in parts}) == 1
     runs = Counter(part.label for part in parts)
     names = []
     for part in parts:
         run = f"run {part.run}"
-        name = part.label or ("" if have_same_label else "without a name")
+        name = part.label or ("" if has_single_label else "without a name")
         names.append(", ".join(text for text in (name, run if runs[part.label] > 1 else "") if text))
     return names
 
 
-def _make_process(label: str, line: int, case: LogContext, decision: Decision) -> LogProcess:
-    summary = _make_summary(case, decision, _list_missing(case, decision))
-    is_used = is_registered(case, decision)
-    return LogProcess(label, "TensorFlow", line, is_used, decision.cause, summary, case.devices)
+def _make_process(label: str, line: int, context: LogContext, decision: Decision) -> LogProcess:
+    summary = _make_summary(context, decision, _list_missing(context, decision))
+    is_gpu_registered = is_registered(context, decision)
+    return LogProcess(label, "TensorFlow", line, is_gpu_registered, decision.cause, summary, context.devices)
 
 
-def _list_frameworks(case: LogContext) -> list[LogProcess]:
+def _list_frameworks(context: LogContext) -> list[LogProcess]:
     """Return the other frameworks that wrote to the log, in the order of their first messages."""
     processes = []
     for signature_id, name in FRAMEWORKS.items():
-        event = case.log.first(signature_id)
+        event = context.log.first(signature_id)
         if event is None:
             continue
-        oom_event = next((e for e in case.log.list_events(signature_id) if e.get("oom")), None)
+        oom_event = next((e for e in context.log.list_events(signature_id) if e.get("oom")), None)
         summary = f"{name} also logs here; tfdoctor does not judge it."
         if oom_event is not None:
             summary = f"{name} ran out of GPU memory (line {oom_event.line})."
@@ -191,56 +191,56 @@ def _list_frameworks(case: LogContext) -> list[LogProcess]:
     return sorted(processes, key=lambda process: process.line)
 
 
-def _make_report(case: LogContext, decision: Decision, name: str) -> LogReport:
+def _make_report(context: LogContext, decision: Decision, name: str) -> LogReport:
     """Return the report on the whole log, without the processes in it."""
-    is_used = is_registered(case, decision)
-    missing = _list_missing(case, decision)
-    benign = _list_benign_codes(case)
-    root = _make_root_finding(case, decision, name, missing)
+    is_gpu_registered = is_registered(context, decision)
+    missing = _list_missing(context, decision)
+    benign = _list_benign_codes(context)
+    root = _make_root_finding(context, decision, name, missing)
     findings = [
         root,
-        *_make_cluster_findings(case, decision, name),
-        *_make_misread_findings(case, decision, name),
-        *_make_harmless_findings(case, name),
-        *_make_release_findings(case, name),
+        *_make_cluster_findings(context, decision, name),
+        *_make_misread_findings(context, decision, name),
+        *_make_harmless_findings(context, name),
+        *_make_release_findings(context, name),
     ]
     return LogReport(
         name=name,
-        tensorflow_version=case.origin.version,
-        era=case.origin.era,
-        gpu_registered=is_used,
-        devices=case.devices,
+        tensorflow_version=context.origin.version,
+        era=context.origin.era,
+        gpu_registered=is_gpu_registered,
+        devices=context.devices,
         missing_libraries=missing,
         benign=benign,
         cause=decision.cause,
-        summary=_make_summary(case, decision, missing),
+        summary=_make_summary(context, decision, missing),
         undecided=decision.other_causes,
         findings=tuple(findings) if decision.cause is not Cause.HEALTHY else tuple(findings[1:]),
-        lines=case.log.lines,
-        bytes=case.log.bytes,
+        lines=context.log.lines,
+        bytes=context.log.bytes,
         root=root if decision.cause is not Cause.HEALTHY else None,
-        headline=_make_headline(case, decision, missing, used=is_used),
+        headline=_make_headline(context, decision, missing, used=is_gpu_registered),
     )
 
 
-def _make_cluster_findings(case: LogContext, decision: Decision, name: str) -> list[Finding]:
-    """Return a finding on a cluster failure. Empty if there is none, or if it is the root cause.
+def _make_cluster_findings(context: LogContext, decision: Decision, name: str) -> list[Finding]:
+    """Return a finding on a cluster failure, unless it is the root cause, as a list of at most one item.
 
     A cluster failure stops the program, although TensorFlow can use the GPU.
     """
-    cluster_decision = cluster_detectors.detect_cluster(case)
+    cluster_decision = cluster_detectors.detect_cluster(context)
     if cluster_decision is None or cluster_decision.cause is decision.cause:
         return []
-    return [_make_root_finding(case, cluster_decision, name, ())]
+    return [_make_root_finding(context, cluster_decision, name, ())]
 
 
-def _list_missing(case: LogContext, decision: Decision) -> tuple[str, ...]:
+def _list_missing(context: LogContext, decision: Decision) -> tuple[str, ...]:
     """Return the sonames of the missing libraries, sorted. CUPTI is included only if it is the cause."""
     missing = [
-        m for m in case.missing_libraries if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)
+        m for m in context.missing_libraries if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)
     ]
     names = list(list_sonames(missing))
-    event = case.log.first("container-driver-error")
+    event = context.log.first("container-driver-error")
     if event is not None:
         names += [
             n for n in (event.get("soname"), _extract_soname(event.get("file"))) if n and n not in names
@@ -249,15 +249,15 @@ def _list_missing(case: LogContext, decision: Decision) -> tuple[str, ...]:
 
 
 def _extract_soname(path: str) -> str:
-    """Return the file name of a path if it is a shared library. Empty if it is not."""
+    """Return the file name of a path if it is a shared library, or an empty string if it is not."""
     name = path.rpartition("/")[2]
     return name.rstrip(".:,") if ".so" in name else ""
 
 
-def _list_benign_codes(case: LogContext) -> tuple[str, ...]:
+def _list_benign_codes(context: LogContext) -> tuple[str, ...]:
     """Return the codes of the harmless messages in the log, sorted."""
     codes: set[str] = set()
-    for events in case.log.events.values():
+    for events in context.log.events.values():
         code = events[0].signature.benign
         if code is not None:
             codes.add(code)
@@ -275,24 +275,24 @@ def _make_evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
     return tuple(evidence.values())[:MAX_EVIDENCE_LINES]
 
 
-def _make_root_finding(case: LogContext, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
+def _make_root_finding(context: LogContext, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
     """Return the finding on the root cause."""
     cause = decision.cause
     parts = [
         decision.note,
-        advice.describe_usual_reason(case, cause),
+        advice.describe_usual_reason(context, cause),
         "" if decision.title else cause.data.meaning,
     ]
     # without another CUDA version the note says little by itself: put it last
-    if cause is Cause.LIBS_WRONG_VERSION and case.mismatched_cuda is None:
+    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda is None:
         parts.append(parts.pop(0))
     parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
-    known_problem_text, problem_remedies = describe_known_problems(case, decision)
+    known_problem_text, problem_remedies = describe_known_problems(context, decision)
     if known_problem_text:
         parts.append(known_problem_text)
-    remedies = (*advice.list_remedies(case, cause), *problem_remedies)
+    remedies = (*advice.list_remedies(context, cause), *problem_remedies)
     if decision.other_causes:
         titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.other_causes)
         parts.append(
@@ -311,12 +311,12 @@ def _make_root_finding(case: LogContext, decision: Decision, name: str, missing:
     )
 
 
-def _make_harmless_findings(case: LogContext, name: str) -> list[Finding]:
-    """Return a finding that lists the harmless messages. Empty if there are none."""
+def _make_harmless_findings(context: LogContext, name: str) -> list[Finding]:
+    """Return a finding that lists the harmless messages, or an empty list if there are none."""
     events = [
-        case.log.list_events(e)[0]
-        for e in case.log.events
-        if case.log.list_events(e)[0].signature.benign is not None
+        context.log.list_events(e)[0]
+        for e in context.log.events
+        if context.log.list_events(e)[0].signature.benign is not None
     ]
     if not events:
         return []
@@ -337,14 +337,14 @@ _PROGRAM_ERRORS = {
     "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
     "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
 }
-"""Explanations of the messages that a line of the user's program causes, by signature."""
+"""Explanations of messages that a mistake in the user's program causes, by signature."""
 
 
-def _make_misread_findings(case: LogContext, decision: Decision, name: str) -> list[Finding]:
-    """Return a finding on the messages in this log that are easily misread. Empty if there are none."""
+def _make_misread_findings(context: LogContext, decision: Decision, name: str) -> list[Finding]:
+    """Return a finding on easily misread messages in the log, or an empty list if there are none."""
     notes: list[tuple[str, str]] = []
-    log, healthy = case.log, decision.cause is Cause.HEALTHY
-    if case.registration is None:
+    log, healthy = context.log, decision.cause is Cause.HEALTHY
+    if context.registration is None:
         if log.has("xla-gpu-listed"):
             notes.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
         if log.has("xla-on-cuda"):
@@ -378,12 +378,12 @@ def _make_misread_findings(case: LogContext, decision: Decision, name: str) -> l
     ]
 
 
-def _make_release_findings(case: LogContext, name: str) -> list[Finding]:
+def _make_release_findings(context: LogContext, name: str) -> list[Finding]:
     """Return a finding on the release that wrote the log.
 
-    Empty if the log states the release, or has no source lines to infer it from.
+    Return an empty list if the log states the release, or has no source lines to infer it from.
     """
-    origin = case.origin
+    origin = context.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
     if origin.basis == "log" or not (events or sources.foreign_line):
@@ -403,7 +403,7 @@ def _make_release_findings(case: LogContext, name: str) -> list[Finding]:
         )
     elif origin.basis == "rest":
         note = "These source lines and the rest of the log come from different releases: the release is not known."
-    elif origin.version is not None and not _is_from_lines_alone(origin):
+    elif origin.version is not None and not _has_unique_release(origin):
         note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:
         note = f"Only TensorFlow {origin.version} has these source lines."
@@ -421,8 +421,8 @@ def _make_release_findings(case: LogContext, name: str) -> list[Finding]:
     ]
 
 
-def _is_from_lines_alone(origin: LogOrigin) -> bool:
-    """Return whether only the named release has these source lines."""
+def _has_unique_release(origin: LogOrigin) -> bool:
+    """Return whether the source lines alone identify the release, without other evidence from the log."""
     version = origin.version or ""
     return all(
         release == version or release.startswith(f"{version}.")
@@ -434,17 +434,17 @@ def _is_from_lines_alone(origin: LogOrigin) -> bool:
 # ---------------------------------------------------------------- summary
 
 
-def _make_summary(case: LogContext, decision: Decision, missing: Sequence[str]) -> str:
-    """Return the verdict as one sentence."""
-    cause, subject = decision.cause, case.origin.name
-    if cause is Cause.HEALTHY and case.registration is None:
+def _make_summary(context: LogContext, decision: Decision, missing: Sequence[str]) -> str:
+    """Return the verdict in one sentence."""
+    cause, subject = decision.cause, context.origin.name
+    if cause is Cause.HEALTHY and context.registration is None:
         return (
-            f"{subject} takes {_describe_selected_gpus(case)}; the log ends before the registration, and nothing "
+            f"{subject} takes {_describe_selected_gpus(context)}; the log ends before the registration, and nothing "
             "in it speaks against it."
         )
     if cause is Cause.HEALTHY:
-        count = len({device.index for device in case.devices}) or 1
-        names = ", ".join(dict.fromkeys(device.name for device in case.devices))
+        count = len({device.index for device in context.devices}) or 1
+        names = ", ".join(dict.fromkeys(device.name for device in context.devices))
         gpus = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
         return f"{subject} registered {gpus}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
@@ -452,19 +452,19 @@ def _make_summary(case: LogContext, decision: Decision, missing: Sequence[str]) 
     return f"{subject}: {lower_first(_make_title(decision, missing, 4))}."
 
 
-def _describe_selected_gpus(case: LogContext) -> str:
-    """Describe the GPUs that TensorFlow selected, for a log that ends before the registration."""
-    visible = case.log.last("devices-visible")
+def _describe_selected_gpus(context: LogContext) -> str:
+    """Describe the GPUs that TensorFlow selected. The log ends before it registers them."""
+    visible = context.log.last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
     count = len([index for index in indices if index.strip()]) or len(
-        {event.get("index") for event in case.log.list_events("device-found")}
+        {event.get("index") for event in context.log.list_events("device-found")}
     )
-    names = f" ({', '.join(case.gpu_names)})" if case.gpu_names else ""
+    names = f" ({', '.join(context.gpu_names)})" if context.gpu_names else ""
     return f"{count} GPU{'' if count == 1 else 's'}{names}" if count else f"the GPU{names}"
 
 
 def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> str:
-    """Return the title of a decision. If it is about libraries, up to `max_names` missing ones are added."""
+    """Return the title of a decision, with up to `max_names` missing libraries if it is about libraries."""
     title = decision.title or decision.cause.data.title
     if not missing or decision.cause not in LIBRARY_NAME_CAUSES:
         return title
@@ -473,23 +473,23 @@ def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> s
 
 
 def _find_runtime(missing: Sequence[str]) -> str:
-    """Return the name of the CUDA runtime, which contains the CUDA version, or else the first library.
+    """Return the soname of the CUDA runtime, which contains the CUDA version, or else the first soname.
 
-    Empty if no library is missing.
+    Return an empty string if no library is missing.
     """
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
-def _make_headline(case: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
+def _make_headline(context: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
     """Return one sentence that says whether the GPU was used.
 
     `used` is None if the log does not say whether it was.
     """
-    cause, subject = decision.cause, case.origin.name
+    cause, subject = decision.cause, context.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
-        return _make_summary(case, decision, missing)
+        return _make_summary(context, decision, missing)
     title = _make_title(decision, missing, 2)
-    other_cuda = case.mismatched_cuda
+    other_cuda = context.mismatched_cuda
     if cause is Cause.LIBS_WRONG_VERSION and other_cuda is not None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         title = f"CUDA {other_cuda[0]} is installed, but it needs CUDA {other_cuda[1]} ({_find_runtime(missing)}{more})"
@@ -504,12 +504,12 @@ def _make_headline(case: LogContext, decision: Decision, missing: Sequence[str],
 
 
 def _lower_title(title: str) -> str:
-    """Return a title in lower case, for the middle of a sentence."""
+    """Return a title with its first letter in lower case, for use within a sentence."""
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
 def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
-    """Return the report with the finding that a check of this machine made.
+    """Return the report with a finding from a check of this machine added.
 
     If the log is inconclusive, or does not rule out the cause of the finding, the finding becomes the root cause.
     Otherwise it is added as a note. The report is unchanged if `cause` or `finding` is None.

@@ -1,4 +1,4 @@
-"""Scan a log: match every message with every signature, and only count repeated messages."""
+"""Scan a log: match every message against the signatures, and only count messages that repeat."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 MAX_LEAD_CHARS = 200
-"""The most characters before a match; if there are more, the beginning of the line is cut off."""
+"""The maximum number of characters before a match. A longer beginning of the line is cut off."""
 _EVENT_BITS = 10
-"""The low bits of an event's order, which number the events of one message. The other bits are its record number."""
+"""The number of low bits of an event's order that count the events of a message. The rest is the record number."""
 
 
 def scan(
@@ -30,22 +30,22 @@ def scan(
 ) -> Log:
     """Return the events of a log. Each event is also added to `splitter`.
 
-    `chunks` are the bytes of the log. If `each` is true, every line is matched separately, without the line cache;
-    the result is the same, but takes far longer.
+    `chunks` are the bytes of the log. If `each` is true, every line is matched separately, without the line cache.
+    The result is the same, but this takes far longer.
     """
     scanner = _Scanner(catalogue, splitter)
 
-    def count(lines: int, size: int) -> None:
+    def store_size(lines: int, size: int) -> None:
         scanner.log.lines, scanner.log.bytes = lines, size
 
-    for line in read_lines(chunks, count, None if each else scanner):
+    for line in read_lines(chunks, store_size, None if each else scanner):
         scanner.add(line)
     scanner.finish()
     return scanner.log
 
 
 class _Scanner:
-    """The line filter (see `reader.Filter`) and the receiver of lines while a log is scanned."""
+    """The line filter of a scan (see `reader.Filter`), which also receives the lines that were read."""
 
     def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
         self.log = Log(max_changes=MAX_CHANGES)
@@ -58,7 +58,7 @@ class _Scanner:
         return self._line_cache.select_lines(rows)
 
     def can_match_block(self, block: bytes) -> bool:
-        """Return whether the block can have a known message (see `Catalogue.can_match_block`)."""
+        """Return whether the block can contain a known message (see `Catalogue.can_match_block`)."""
         return self._catalogue.can_match_block(block)
 
     def add(self, line: Line) -> None:
@@ -88,7 +88,7 @@ class _Scanner:
         self._add_events(self._match_message(line), *self._find_speaker(line), times)
 
     def _find_speaker(self, line: Line) -> tuple[str, str]:
-        """Return the labels of the process and of the thread that wrote the line. Empty without a splitter."""
+        """Return the labels of the process and thread that wrote the line. They are empty without a splitter."""
         return ("", "") if self._splitter is None else find_speaker(line.prefix, clean_line(line.text))
 
     def _match_message(self, line: Line) -> list[Event]:

@@ -1,6 +1,6 @@
-"""Load the catalogue of known log messages from `compat/logs/*.toml`, and match lines with it.
+"""Load the catalogue of known log messages from `compat/logs/*.toml`, and match log lines against it.
 
-Every pattern runs in linear time: repeats are bounded and nothing ambiguous is nested (tests/logs check it).
+Every pattern runs in linear time: repeats are bounded, and ambiguous ones are not nested (tests/logs verify this).
 A signature is tried only on lines that contain one of its literals, so other lines cost almost nothing.
 The shape of a line, used below, is the line with all its digits replaced by 0.
 """
@@ -27,23 +27,23 @@ __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures
 Role = Literal["decisive", "supporting", "benign"]
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """Codes of messages that look alarming and are harmless, as in the JSON output."""
-_ANCHOR_CHARS = 5
+_ANCHOR_LENGTH = 5
 """The length of an anchor in characters."""
 _PLAIN_BYTES = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
 """Bytes that `reader.clean_text` leaves unchanged."""
 _ESCAPES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
 """Escape sequences of terminal colours as they appear in a shape, and the escape character."""
 _MAX_SHAPES = 8192
-"""The most shapes in one cache."""
+"""The maximum number of shapes in one cache."""
 _MAX_SHAPE_BYTES = 1 << 22
-"""The most bytes of all shapes in one cache."""
+"""The maximum total size in bytes of the shapes in one cache."""
 _CLEANING_CHARS = 140
-"""The most characters by which cleaning can shorten a line."""
+"""The maximum number of characters that cleaning a line removes."""
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-def _check_id(text: str) -> str:
-    """Return the text. Raise ValueError if it is not a valid id."""
+def _parse_id(text: str) -> str:
+    """Return a signature id. Raise ValueError unless it is lower-case words joined by hyphens."""
     if not _ID.fullmatch(text):
         msg = "must be lower-case words joined by hyphens"
         raise ValueError(msg)
@@ -53,7 +53,7 @@ def _check_id(text: str) -> str:
 class Pattern:
     """A regular expression that is compiled at its first search.
 
-    The catalogue has hundreds, and most logs need only a few of them.
+    The catalogue has hundreds of patterns, and most logs need only a few.
     """
 
     __slots__ = ("_compiled", "pattern")
@@ -63,14 +63,14 @@ class Pattern:
         self._compiled: re.Pattern[str] | None = None
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Search like `re.Pattern.search`. Raise `re.error` if the pattern is invalid (tests compile all of them)."""
+        """Search like `re.Pattern.search`. Tests ensure that every pattern can be compiled."""
         if self._compiled is None:
             self._compiled = re.compile(self.pattern)
         return self._compiled.search(text)
 
 
 def _parse_causes(values: tuple[str, ...]) -> tuple[Cause, ...]:
-    """Convert the values of causes to causes. Raise ValueError if one is unknown."""
+    """Convert words such as "libs-not-installed" to causes. Raise ValueError if one is unknown."""
     for value in values:
         if value not in {cause.value for cause in Cause}:
             msg = f"`{value}` is no cause"
@@ -79,7 +79,7 @@ def _parse_causes(values: tuple[str, ...]) -> tuple[Cause, ...]:
 
 
 def _parse_era(minors: tuple[str, ...]) -> tuple[str, str]:
-    """Return the first and the last minor release. Raise ValueError if they are invalid."""
+    """Return the first and the last minor release. Raise ValueError unless there are two valid ones."""
     if len(minors) != 2 or not any(minors) or not all(is_version(minor) for minor in minors if minor):
         msg = "must be the first and the last minor; one of them can be empty"
         raise ValueError(msg)
@@ -95,7 +95,7 @@ class Signature:
     """A known log message."""
 
     NAMED: ClassVar = ("id",)
-    id: Annotated[str, Converted(str, _check_id)]
+    id: Annotated[str, Converted(str, _parse_id)]
     role: Role
     says: str
     """The meaning of the message, as a sentence."""
@@ -109,22 +109,22 @@ class Signature:
     """Root causes that the message can indicate."""
     benign: str | None = None
     versions: ReleaseSet | None = None
-    """The TensorFlow releases that print the message. None means any."""
+    """The TensorFlow releases that print the message. None means all releases."""
     era: Era | None = None
-    """The minor releases that a log with this message comes from. None if the message does not tell.
+    """The minor releases whose logs have this message, or None if it does not narrow the release down.
 
     A signature with an era needs no `versions`.
     """
     longest: int | None = None
     """The maximum length in characters of a matching line. None means any length."""
     beside: bool = False
-    """Whether lines that match no other signature are skipped far down in a long log."""
+    """Whether the signature is ignored far down in a long log, unless the line also matches another one."""
     # examples: lines that match, lines that do not, and where the message was found
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
     ignores_digits: bool = field(default=False, metadata={"key": None})
-    """Whether the pattern also matches a line with other digits at the same positions."""
+    """Whether the pattern also matches a line with different digits in the same positions."""
 
     def __post_init__(self) -> None:
         error = ""
@@ -187,7 +187,7 @@ class Match:
 
 
 class _ShapeCache:
-    """A set of shapes of bounded size."""
+    """A set of shapes with a limited size."""
 
     def __init__(self) -> None:
         self.shapes: set[bytes] = set()
@@ -217,7 +217,7 @@ class Catalogue:
         """The source folders. The first that matches a path counts."""
         self.wordings = wordings
         self.nightlies = nightlies
-        self._silent_shapes = _ShapeCache()
+        self._unmatched_shapes = _ShapeCache()
         self._matching_shapes = _ShapeCache()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
         self._shapes: dict[int, re.Pattern[str]] = {}
@@ -252,14 +252,14 @@ class Catalogue:
     def anchors(self) -> tuple[str, ...]:
         """A few short texts. Every literal contains one of them, so lines without any are skipped quickly.
 
-        They are chosen greedily: the next is always the five characters that most of the remaining literals share.
+        They are chosen greedily: the next one is the five characters that most of the remaining literals share.
         """
-        chosen = [literal for literal in sorted(self.literals) if len(literal) < _ANCHOR_CHARS]
+        chosen = [literal for literal in sorted(self.literals) if len(literal) < _ANCHOR_LENGTH]
         remaining = {literal for literal in self.literals if not any(piece in literal for piece in chosen)}
         literals_by_piece: dict[str, set[str]] = {}
         for literal in remaining:
-            for start in range(len(literal) - _ANCHOR_CHARS + 1):
-                literals_by_piece.setdefault(literal[start : start + _ANCHOR_CHARS], set()).add(literal)
+            for start in range(len(literal) - _ANCHOR_LENGTH + 1):
+                literals_by_piece.setdefault(literal[start : start + _ANCHOR_LENGTH], set()).add(literal)
         heap = [(-len(literals), piece) for piece, literals in literals_by_piece.items()]
         heapify(heap)
         while heap:
@@ -270,8 +270,8 @@ class Catalogue:
                 continue
             chosen.append(piece)
             for literal in tuple(literals_by_piece[piece]):
-                for start in range(len(literal) - _ANCHOR_CHARS + 1):
-                    literals_by_piece[literal[start : start + _ANCHOR_CHARS]].discard(literal)
+                for start in range(len(literal) - _ANCHOR_LENGTH + 1):
+                    literals_by_piece[literal[start : start + _ANCHOR_LENGTH]].discard(literal)
         return tuple(chosen)
 
     @cached_property
@@ -280,26 +280,26 @@ class Catalogue:
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
     def _compile_shape(self, number: int) -> re.Pattern[str]:
-        """Return the pattern of the signature with this number, for lines whose digits are all 0."""
+        """Return the pattern of a signature, given by its index, for lines whose digits are all 0."""
         pattern = self._shapes.get(number)
         if pattern is None:
             pattern = self._shapes[number] = re.compile(zero_digits(self.signatures[number].pattern.pattern))
         return pattern
 
     @cached_property
-    def _map_anchors(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
-        """(anchor, its literals with the numbers of their signatures) for each anchor. All digits are 0."""
+    def _literals_by_anchor(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
+        """(anchor, its literals with the indices of their signatures) for each anchor. All digits are 0."""
         numbers_by_literal = self._map_literals(short=False)
         literals_by_anchor: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
         for literal, numbers in numbers_by_literal.items():
-            anchor = next(anchor for anchor in self._zeroed if anchor in literal)
+            anchor = next(anchor for anchor in self._zeroed_anchors if anchor in literal)
             literals_by_anchor.setdefault(anchor, []).append((literal, numbers))
         return tuple((anchor, tuple(literals)) for anchor, literals in literals_by_anchor.items())
 
     def _map_literals(self, *, short: bool) -> dict[str, tuple[int, ...]]:
-        """Map each literal, with all digits 0, to the numbers of its signatures.
+        """Map each literal, with all digits 0, to the indices of its signatures.
 
-        If `short` is true, only signatures with a maximum line length count, else only the others.
+        If `short` is true, only signatures with a maximum line length are included, else only the others.
         """
         numbers_by_literal: dict[str, tuple[int, ...]] = {}
         for number, signature in enumerate(self.signatures):
@@ -311,15 +311,15 @@ class Catalogue:
 
     @cached_property
     def _short_literals(self) -> dict[str, tuple[int, ...]]:
-        """The literals of signatures with a maximum line length, and the numbers of these signatures."""
+        """The literals of signatures with a maximum line length, and the indices of these signatures."""
         return self._map_literals(short=True)
 
     def filter_shapes(self, shapes: list[bytes]) -> frozenset[bytes]:
-        """Return the shapes that can have a known message.
+        """Return the shapes that can contain a known message.
 
-        A training log repeats a few lines with other numbers, so the result for each shape is cached.
+        A training log repeats a few lines with different numbers, so the result for each shape is cached.
         """
-        new_shapes = set(shapes) - self._silent_shapes.shapes
+        new_shapes = set(shapes) - self._unmatched_shapes.shapes
         if not new_shapes:
             return frozenset()
         cached = new_shapes & self._matching_shapes.shapes
@@ -330,7 +330,7 @@ class Catalogue:
             else set()
         )
         self._matching_shapes.add(matching)
-        self._silent_shapes.add(new_shapes - matching)
+        self._unmatched_shapes.add(new_shapes - matching)
         return frozenset(cached | matching)
 
     def _filter_by_anchor(self, new_shapes: set[bytes]) -> set[bytes]:
@@ -366,13 +366,13 @@ class Catalogue:
         """(anchor, set of its bytes, its literals) for each anchor, as bytes with all digits 0."""
         return tuple(
             (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
-            for anchor, literals in self._map_anchors
+            for anchor, literals in self._literals_by_anchor
         )
 
     @cached_property
-    def _zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+    def _raw_zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
         """(anchor, set of its bytes) for each anchor with all digits 0."""
-        return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self._zeroed)
+        return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self._zeroed_anchors)
 
     @cached_property
     def _alphabets(self) -> tuple[frozenset[int], ...]:
@@ -381,7 +381,7 @@ class Catalogue:
         Every line with a match contains all bytes of one of these sets. Supersets of other sets are left out.
         """
         alphabets: list[frozenset[int]] = []
-        texts = [*(text for text, _ in self._zeroed_anchors), *map(str.encode, self._short_literals)]
+        texts = [*(text for text, _ in self._raw_zeroed_anchors), *map(str.encode, self._short_literals)]
         for letters in sorted(
             {frozenset(text) for text in texts}, key=lambda alphabet: (len(alphabet), sorted(alphabet))
         ):
@@ -390,7 +390,7 @@ class Catalogue:
         return tuple(alphabets)
 
     def _can_match(self, shape: bytes) -> bool:
-        """Return whether a line of this shape can have a known message."""
+        """Return whether a line of this shape can contain a known message."""
         if b"&#" in shape:
             return True
         for code, escape in _ESCAPES:
@@ -402,13 +402,13 @@ class Catalogue:
         return False
 
     def _has_candidate(self, line: str) -> bool:
-        """Return whether the line has a candidate that counts far down in a long log, too (see `beside`)."""
+        """Return whether a signature without the flag `beside` can match the line."""
         return any(not signature.beside for signature in self.list_candidates(line))
 
     def can_match_block(self, block: bytes) -> bool:
-        """Return whether a block of a log that a terminal wrapped can have a known message.
+        """Return whether a block of a log that a terminal wrapped can contain a known message.
 
-        The message may continue after the end of a line.
+        The message may continue on the next line.
         """
         bytes_used = frozenset(block + b" ")
         possible = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= bytes_used]
@@ -435,7 +435,7 @@ class Catalogue:
     def _match_shape(self, shape: str) -> Iterator[Signature]:
         """Yield the signatures whose patterns match this shape."""
         candidates: set[int] = set()
-        for anchor, literals in self._map_anchors:
+        for anchor, literals in self._literals_by_anchor:
             if anchor in shape:
                 for literal, numbers in literals:
                     if literal in shape:
@@ -452,15 +452,16 @@ class Catalogue:
                 yield signature
 
     def search_shape(self, signature: Signature, shape: str) -> re.Match[str] | None:
-        """Return the first match of the signature's pattern in this shape. None if there is none."""
-        return self._compile_shape(self._numbers[signature.id]).search(shape)
+        """Return the first match of the signature's pattern in this shape, or None if there is none."""
+        return self._compile_shape(self._index_by_id[signature.id]).search(shape)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _index_by_id(self) -> dict[str, int]:
         return {signature.id: number for number, signature in enumerate(self.signatures)}
 
     @cached_property
-    def _zeroed(self) -> tuple[str, ...]:
+    def _zeroed_anchors(self) -> tuple[str, ...]:
+        """The anchors with all digits 0, each once."""
         return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
 
     def iter_matches(self, line: str) -> Iterator[Match]:
@@ -472,7 +473,7 @@ class Catalogue:
 
     @staticmethod
     def match(signature: Signature, line: str) -> Match | None:
-        """Return the match of one signature in a line. None if there is none."""
+        """Return the match of one signature in a line, or None if there is none."""
         match = signature.pattern.search(line)
         if match is None or not (
             signature.ignores_digits or any(literal in line for literal in signature.literals)
@@ -485,7 +486,7 @@ class Catalogue:
 def zero_digits(pattern: str) -> str:
     """Return a pattern that matches the shape of every line that `pattern` matches.
 
-    It may match other shapes, too. Negative assertions are dropped, because the line may have had other digits.
+    It may match more shapes. Negative assertions are dropped, because the digits of the line are not known.
     """
     tokens: list[str] = []
     position = 0
@@ -550,7 +551,7 @@ class _File:
 
 @lru_cache(maxsize=4)
 def load_signatures(folder: Path | None = None) -> Catalogue:
-    """Read `compat/logs/*.toml`. Raise DataError if a file is invalid, or if two signatures have the same id."""
+    """Read `compat/logs/*.toml`. Raise DataError if a file is invalid or an id is not unique."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
     places: list[SourceFolder] = []

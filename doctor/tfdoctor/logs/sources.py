@@ -1,10 +1,9 @@
-"""Find the release that wrote a log by the TensorFlow source lines that it names.
+"""Find the release that wrote a log from the TensorFlow source lines that it names.
 
 Messages name source lines as `gpu_device.cc:1663]`, tracebacks as `session.py", line 1334, in _do_call`.
 compat/source_lines.json lists the releases that have each line. All lines of one process come from one release,
-so that release is among those that have all of the lines. If no release has a line, or no release has all lines,
-another build (a nightly, a vendor's, a patched one) or several TensorFlows wrote the log. Then the release is not
-known.
+so that release is among those that have every line. If no release has them all, the release is unknown: another
+build (a nightly, a vendor's or a patched one) or several TensorFlows wrote the log.
 """
 
 from __future__ import annotations
@@ -34,34 +33,34 @@ _TIMESTAMP = re.compile(
     r"(?P<date>20\d\d-[01]\d-[0-3]\d) \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] |[IWEF]0000 00:00:(?P<seconds>1\d{9})\."
 )
 _SHARED = re.compile(r"external/(?:xla|tsl)/")
-"""Source folders that other frameworks also contain, with other line numbers."""
+"""Source folders that other frameworks also contain, with different line numbers."""
 _LINE_SIGNATURES = ("source-line", "python-frame", "python-frame-shown")
 _MAX_EVIDENCE_LINES = 4
-"""The most lines that are shown as evidence for one writer."""
+"""The maximum number of lines that are shown as evidence for one writer."""
 _MIN_LINES_PER_WRITER = 2
-"""The number of different lines that each of several TensorFlows must have to be told apart."""
+"""The number of different lines that each TensorFlow needs so that several can be distinguished."""
 _MIN_ERA_LINES = 3
 """The number of different lines of one release that outweigh messages of another era."""
 _MIN_SHARE = 0.8
-"""The share of the lines that two adjacent releases must have if a build between them wrote the log."""
+"""The share of the lines that two adjacent releases must have together if a build between them wrote the log."""
 _MAX_ARROW_LINES = 12
-"""The most lines between a function name and the arrow by which a notebook marks the line that ran."""
+"""The maximum number of lines between a function name and the arrow with which a notebook marks the current line."""
 _MAX_WRITERS = 3
-"""The most TensorFlows in one log that source lines can tell apart. More would be a coincidence."""
+"""The maximum number of TensorFlows that source lines can distinguish. A larger number is a coincidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """One TensorFlow that wrote a log, or a part of it."""
+    """A TensorFlow that wrote a log or a part of it."""
 
     releases: tuple[str, ...]
     """The releases that have all of its lines, oldest first."""
     events: tuple[Event, ...]
     """The lines that narrow the candidates down to `releases`, at most _MAX_EVIDENCE_LINES."""
     lines: frozenset[tuple[str, str]]
-    """Its different source lines, (file, number) as in the log."""
+    """Its different source lines: (file, line number) as in the log."""
     date: str | None
-    """The date of its last line: `"2020-09-11"`. None if no line has a timestamp."""
+    """The date of its last line, such as "2020-09-11", or None if no line has a timestamp."""
 
 
 @dataclass(slots=True)
@@ -79,16 +78,16 @@ class LogSources:
     """The result of looking up the source lines of a log."""
 
     writers: tuple[Writer, ...] = ()
-    """The TensorFlows that wrote the lines, in the order of their first line. Empty if unknown."""
+    """The TensorFlows that wrote the lines, in the order of their first lines, or an empty tuple if unknown."""
     foreign_line: Event | None = None
-    """A line that shows that another build wrote the log. None if there is none.
+    """A line that shows that another build wrote the log, or None if there is none.
 
     No release has this line, or it is the first of lines that do not belong to one to three releases.
     """
     next_minor: str | None = None
-    """The minor release that the other build preceded: `"2.3"`. None if unknown.
+    """The minor release that the other build preceded, such as "2.3", or None if unknown.
 
-    The lines of such a build are split between two adjacent minor releases, and it has the number of the later.
+    The lines of this build are split between two adjacent minor releases, and it has the number of the later one.
     """
 
 
@@ -96,9 +95,9 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
     """Return the TensorFlows whose source lines appear in the log."""
     if not log.has(*_LINE_SIGNATURES):
         return LogSources()
-    attributed, foreign = _attribute_lines(log, compat)
-    if foreign is not None:
-        return LogSources((), foreign, _find_later_release(attributed, compat))
+    attributed, unmatched = _attribute_lines(log, compat)
+    if unmatched is not None:
+        return LogSources((), unmatched, _find_later_release(attributed, compat))
     parts: list[_ReleaseLines] = []
     last = 0
     for event, releases in attributed:
@@ -122,14 +121,14 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
 
 
 def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
-    """Return (source lines with their releases, the first line that no release has).
+    """Return (source lines with their releases, the first line that belongs to no release).
 
-    Each source line is included once, in log order. The second value is None if some release has every line.
+    Each source line is included once, in log order. The second value is None if every line belongs to a release.
     """
     has_jax = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
     attributed: list[tuple[Event, frozenset[str]]] = []
-    foreign = None
+    unmatched = None
     for event in log.list_events("source-line"):
         key = path, number = event.get("path"), event.get("number")
         message = event.text.partition(f":{number}]")[2]
@@ -142,15 +141,15 @@ def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozen
             continue
         if releases:
             attributed.append((event, releases))
-        elif foreign is None:
-            foreign = event
-    return attributed, foreign
+        elif unmatched is None:
+            unmatched = event
+    return attributed, unmatched
 
 
 def _find_later_release(attributed: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
-    """Return the later of two adjacent minor releases that these lines are split between.
+    """Return the later of the two adjacent minor releases between which these lines are split.
 
-    None if no pair of releases fits or several do (see `LogSources.next_minor`).
+    Return None if no pair of releases fits or several do (see `LogSources.next_minor`).
     """
     lines_by_minor: dict[str, set[int]] = {}
     for number, (_, releases) in enumerate(attributed):
@@ -245,7 +244,7 @@ def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
 
 
 def _parse_date(text: str) -> str | None:
-    """Return the date in the timestamp that TensorFlow or Abseil writes before a message. None if there is none."""
+    """Return the date in the timestamp before a TensorFlow or Abseil message, or None if there is none."""
     match = _TIMESTAMP.search(text)
     if match is None:
         return None
@@ -272,10 +271,10 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
             bool(first) and max(minors) < versions.parse_numbers(first)
         )
 
-    kept_events = {
+    remaining_events = {
         name: events for name, events in log.events.items() if not is_other_era(events[0].signature)
     }
-    return log if len(kept_events) == len(log.events) else Log(kept_events, log.counts, log.lines, log.bytes)
+    return log if len(remaining_events) == len(log.events) else Log(remaining_events, log.counts, log.lines, log.bytes)
 
 
 def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:

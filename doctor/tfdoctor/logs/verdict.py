@@ -1,8 +1,7 @@
-"""Choose the one root cause of a log.
+"""Choose the root cause of a log.
 
-Detectors are called one after the other, and the first that returns a decision wins. Those for the lower layers
-(host, driver, libraries) are called before those for the upper ones. A detector sees the whole log, so the order
-of the messages does not decide.
+Detectors are called one after the other, and the first that returns a decision wins. Those for lower layers (host,
+driver, libraries) come first. A detector sees the whole log, so the order of the messages does not matter.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["DETECTORS", "decide", "is_registered"]
 
 
-def decide(case: LogContext) -> Decision:
+def decide(context: LogContext) -> Decision:
     """Return the decision of the first detector that makes one, or else INCONCLUSIVE."""
     for detector in DETECTORS:
-        decision = detector(case)
+        decision = detector(context)
         if decision is not None:
             return decision
     return Decision(Cause.INCONCLUSIVE)
@@ -61,14 +60,14 @@ DETECTORS: tuple[Callable[[LogContext], Decision | None], ...] = (
 DRIVER_STAGE_CAUSES = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
 """Causes that can occur before or after a GPU is registered.
 
-If the first driver calls fail with one of them, no GPU was registered.
+If the first calls to the driver fail with one of them, no GPU was registered.
 """
 
 
-def is_registered(case: LogContext, decision: Decision) -> bool | None:
-    """Return whether TensorFlow registered a GPU. None if the log does not say."""
-    log = case.log
-    if case.registration is not None:
+def is_registered(context: LogContext, decision: Decision) -> bool | None:
+    """Return whether TensorFlow registered a GPU, or None if the log does not say."""
+    log = context.log
+    if context.registration is not None:
         return True
     if decision.cause is Cause.GPU_TOO_OLD and log.has("xla-breaks"):
         return False
@@ -83,23 +82,23 @@ def is_registered(case: LogContext, decision: Decision) -> bool | None:
         or any(event.get("status") for event in log.list_events("cudnn-init"))
     ):
         return decision.cause.data.registers or decision.cause is Cause.LIBS_TRANSITIVE
-    if case.has_remaining_gpus and decision.cause.data.registers:
+    if context.has_remaining_gpus and decision.cause.data.registers:
         return True
     if (
         decision.cause is Cause.CUDNN_MISSING
         and log.has("dso-failed-old")
-        and not gpu.has_listed_no_gpu(case)
+        and not gpu.has_listed_no_gpu(context)
     ):
         return None  # these releases register a GPU without cuDNN and fail at its first use
     if not decision.cause.data.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # TensorFlow 2.5 and later do not log the number of GPUs
         has_no_usable_gpu = (
-            case.has_ignored_all_gpus or gpu.has_listed_no_gpu(case) or log.has("interconnect")
+            context.has_ignored_all_gpus or gpu.has_listed_no_gpu(context) or log.has("interconnect")
         )
         return False if has_no_usable_gpu else None
     if decision.cause in DRIVER_STAGE_CAUSES and log.has("cuinit", "context-failed", "driver-code"):
         return False
-    if case.ready_order >= 0 or gpu.list_failed_allocations(case):
+    if context.ready_order >= 0 or gpu.list_failed_allocations(context):
         return True
-    return False if gpu.has_listed_no_gpu(case) else None
+    return False if gpu.has_listed_no_gpu(context) else None

@@ -29,21 +29,21 @@ class LogOrigin:
     """The TensorFlow that wrote a log."""
 
     version: str | None
-    """The version that the log states, or whose source lines it has: "2.4.1". None if unknown.
+    """The version that the log states, or whose source lines it has, such as "2.4.1", or None if unknown.
 
     It is only the minor release, "2.4", if the lines belong to several of its patch releases or it has only one.
     """
     era: str | None
-    """The minor releases that can have written the log. None if unknown.
+    """The minor releases that can have written the log, or None if unknown.
 
     "2.4-2.11" is a range, "2.4" a single release, "2.4+" has no upper bound and "-2.11" no lower bound.
     """
     cuda_version: str | None
-    """The CUDA version, from the library names: "11.2" or "11". None if unknown."""
+    """The CUDA version in the library names, such as "11.2" or "11", or None if unknown."""
     release: Release | None
-    """The release in compat/ for `version`, or else the newest of the era. None if unknown."""
+    """The release in compat/ for `version`, or else the newest of the era, or None if unknown."""
     sources: LogSources = field(default_factory=LogSources)
-    """The source lines in the log. If they have several writers, different releases wrote the log."""
+    """The result of looking up the source lines in the log. Several writers mean different releases."""
     basis: Literal["log", "lines", "early", "rest"] = "rest"
     """How `version` and `era` were determined.
 
@@ -64,8 +64,8 @@ class LogOrigin:
 def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     """Return the TensorFlow that wrote a log.
 
-    These are tried in order: the version that the log states, the releases that have its source lines, unpublished
-    and early builds with these lines, and the era of its message formats and sonames.
+    The evidence is used in this order: the version that the log states, the releases that have its source lines,
+    unpublished and early builds with these lines, and the era of its message formats and sonames.
     """
     version = _find_stated_version(log)
     sonames = _list_sonames(log)
@@ -146,7 +146,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
         and line_matches
         and _is_candidate_date(line_matches, sources.writers[0].date)
     ):
-        # a nightly built soon after a release still has its lines
+        # the log is older than the release: a candidate of it wrote the log, or a nightly for the next one
         minors = [line_matches[0].minor, _next_minor(line_matches[-1].minor, releases)]
     if sources.foreign_line is not None and sonames:
         # a nightly opens the libraries of the release before it
@@ -161,10 +161,10 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
 
 
 def _match_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list[Release]:
-    """Return the releases that have the lines of the one writer.
+    """Return the releases that have the source lines of the only writer.
 
     Releases that came out after the log was written are not included, because a nightly has most lines of the
-    next release before that is out. Empty if several TensorFlows wrote the log.
+    next release before that is out. Return an empty list if several TensorFlows wrote the log.
     """
     if len(writers) != 1:
         return []
@@ -183,7 +183,7 @@ def _match_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list
 
 
 def _infer_prerelease(writers: Sequence[Writer], releases: Sequence[Release]) -> str | None:
-    """Return the minor release whose candidate or nightly wrote the log. None if unknown.
+    """Return the minor release whose candidate or nightly wrote the log, or None if unknown.
 
     A candidate has the source lines of the next release and is older than it. Several matching minor releases,
     or fewer than _MIN_MATCHING_LINES lines, decide nothing, because a nightly between two releases shares many
@@ -198,9 +198,9 @@ def _infer_prerelease(writers: Sequence[Writer], releases: Sequence[Release]) ->
 
 
 def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
-    """Return whether only candidates of these releases can have existed at this date, not a release itself.
+    """Return whether candidates of these releases existed at this date, but none of the releases.
 
-    False if the date is not known.
+    Return False if the date is not known.
     """
     released = dt.date.fromisoformat(min(release.released for release in releases))
     try:
@@ -211,9 +211,9 @@ def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
 
 
 def _match_builds(writers: Sequence[Writer], releases: Sequence[Release]) -> list[str]:
-    """Return the minor releases of the other builds that have these lines, such as candidates or ROCm builds.
+    """Return the minor releases of other builds with these lines, such as candidates or ROCm builds.
 
-    Empty if a release has the lines, or if several TensorFlows wrote the log.
+    Return an empty list if a release has the lines, or if several TensorFlows wrote the log.
     """
     if len(writers) != 1 or any(release.version in writers[0].releases for release in releases):
         return []
@@ -223,7 +223,7 @@ def _match_builds(writers: Sequence[Writer], releases: Sequence[Release]) -> lis
 def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
     """Return whether the log is older than the release branch of this minor release.
 
-    Until then nightlies have its number. The branch is assumed to begin _BRANCH_DAYS before the first candidate.
+    Before the branch, nightlies have its number. It is assumed to begin _BRANCH_DAYS before the first candidate.
     """
     first_candidate = min(
         (
@@ -243,7 +243,7 @@ def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
 
 
 def _find_nightly_minor(date: str | None) -> str | None:
-    """Return the minor release that nightlies were numbered for at this date. None if unknown."""
+    """Return the minor release whose number nightlies had at this date, or None if unknown."""
     nightlies = load_signatures().nightlies if date is not None else ()
     return next(
         (nightly.minor for nightly in nightlies if nightly.first <= (date or "") <= nightly.last), None
@@ -256,17 +256,17 @@ def _next_minor(minor: str, releases: Sequence[Release]) -> str:
 
 
 _MIN_MATCHING_LINES = 3
-"""The number of different source lines that are required to recognize a pre-release."""
+"""The number of different source lines that identify a pre-release."""
 _CANDIDATE_DAYS = 60
-"""The number of days before a release in which its candidates come out."""
+"""The number of days before a release in which its candidates are published."""
 _BRANCH_DAYS = 21
-"""The number of days before the first candidate in which nightlies can already have the next number."""
+"""The number of days before the first candidate in which nightlies may already have the next number."""
 
 
 def _day_after(date: str) -> str:
-    """Return the day after a date ("2020-09-12" for "2020-09-11"), to allow for different clocks and time zones.
+    """Return the day after a date, to allow for different clocks and time zones.
 
-    A text that is not a date is returned unchanged.
+    Both are in the form "2020-09-11". A text that is not a date is returned unchanged.
     """
     try:
         return (dt.date.fromisoformat(date) + dt.timedelta(days=1)).isoformat()
@@ -274,30 +274,30 @@ def _day_after(date: str) -> str:
         return date
 
 
-def _is_excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
-    """Return whether source lines contradict the stated version.
+def _is_excluded(version: str, line_releases: Sequence[Release], compat: Compat) -> bool:
+    """Return whether the source lines contradict the stated version.
 
-    The stated version can belong to another TensorFlow, for example to one that pip installs.
+    The stated version can belong to another TensorFlow, for example to one that pip just installed.
     """
     is_known = version in compat.source_lines.releases
-    return bool(lines) and is_known and all(release.version != version for release in lines)
+    return bool(line_releases) and is_known and all(release.version != version for release in line_releases)
 
 
 def _infer_from_lines(
-    lines: Sequence[Release],
+    line_releases: Sequence[Release],
     matching: Sequence[Release],
     unpublished_minors: Sequence[str],
     cuda: str | None,
     sources: LogSources,
     compat: Compat,
 ) -> LogOrigin:
-    """Return the origin of a log whose source lines belong to the releases in `lines`.
+    """Return the origin of a log whose source lines belong to the releases in `line_releases`.
 
-    `matching` are the releases among them that open the libraries in the log. It is empty if the log was written
-    by a build for another CUDA. `unpublished_minors` are the minor releases of builds with the same lines that are
+    `matching` are the releases among them that open the libraries in the log. It is empty if a build for another
+    CUDA wrote the log. `unpublished_minors` are the minor releases of builds with the same lines that are
     not in the table.
     """
-    candidates = matching or lines
+    candidates = matching or line_releases
     minors = list(dict.fromkeys([*(release.minor for release in candidates), *unpublished_minors]))
     newest = candidates[-1]
     cudas = {release.cuda for release in matching}
@@ -318,7 +318,7 @@ def _infer_from_lines(
 
 
 def _list_unpublished(releases: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
-    """Return the minor releases of the unavailable builds that have the same lines as one of these releases."""
+    """Return the minor releases of unavailable builds that have the same lines as these releases."""
     return [
         versions.major_minor(build.version)
         for build in compat.source_lines.unpublished
@@ -327,14 +327,14 @@ def _list_unpublished(releases: Sequence[Release], writer: Writer, compat: Compa
 
 
 def _format_range(low: str, high: str) -> str | None:
-    """Return "2.4-2.11", "2.4", "2.4+" or "-2.11". None if neither end is known."""
+    """Return "2.4-2.11", "2.4", "2.4+" or "-2.11", or None if neither end is known."""
     if not low and not high:
         return None
     return low if low == high else f"{low}-{high}" if high else f"{low}+"
 
 
 def _find_stated_version(log: Log) -> str | None:
-    """Return the version that the log states. None if it states none.
+    """Return the version that the log states, or None if it states none.
 
     The last explicit statement wins. Lines with only a version count only if all of them agree.
     """
@@ -350,7 +350,7 @@ def _find_stated_version(log: Log) -> str | None:
 
 
 def _find_bounds(log: Log) -> tuple[str, str]:
-    """Return the first and the last minor release that the message formats allow. An empty string means no bound."""
+    """Return the first and last minor release with these message formats. "" means no bound."""
     low, high = "", ""
     catalogue = load_signatures()
     spans = [item.era for item in catalogue.signatures_with_era if item.era is not None and log.has(item.id)]
@@ -419,7 +419,7 @@ def _list_sonames(log: Log) -> list[str]:
 _REGISTRATION_LIBRARIES = frozenset(
     {"cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cudnn"}
 )
-"""Libraries that identify a release."""
+"""Libraries whose versions identify a release."""
 
 
 def _has_all(release: Release, names: list[str]) -> bool:
@@ -429,7 +429,7 @@ def _has_all(release: Release, names: list[str]) -> bool:
 def _filter_by_python(releases: Sequence[Release], log: Log) -> list[Release]:
     """Return the releases that support the Python version in the traceback paths.
 
-    Empty if the paths contain no Python version or several.
+    Return an empty list if the paths contain no Python version or several.
     """
     pythons = {
         f"{match[1]}.{match[2]}"
@@ -447,13 +447,13 @@ def _filter_by_python(releases: Sequence[Release], log: Log) -> list[Release]:
 
 
 _PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
-"""A Python folder with a version: `/lib/python3.6/`, `\\Python37\\`."""
+"""A folder with a Python version, such as `/lib/python3.6/` or `\\Python37\\`."""
 
 
 def _find_cuda(names: list[str], compat: Compat) -> str | None:
-    """Return the CUDA version that the soname of the CUDA runtime belongs to. None if the runtime is not named.
+    """Return the CUDA version of the CUDA runtime's soname, or None if the runtime is not named.
 
-    Other libraries do not count, because they keep their sonames across CUDA versions.
+    Other libraries are ignored, because they keep their sonames across CUDA versions.
     """
     cudas = [
         version
@@ -467,7 +467,7 @@ def _find_cuda(names: list[str], compat: Compat) -> str | None:
 def _find_cuda_of_dlls(log: Log) -> str | None:
     """Return the CUDA version of the runtime DLL: "10.0" for cudart64_100.dll, "11" for cudart64_110.dll.
 
-    From CUDA 11 on, the name has only the major version. None if no DLL is named.
+    From CUDA 11 on, the name has only the major version. Return None if no DLL is named.
     """
     for event in log.list_events("dso-opened", "dso-failed", "import-dll"):
         match = re.search(r"cudart(?:64|32)_(\d{2,3})\.dll", event.get("soname"))
@@ -495,7 +495,7 @@ class RegisteredDevice:
     name: str
     compute_capability: str | None
     memory_mib: int | None
-    """The memory that TensorFlow reserved, not all memory of the GPU. None if unknown."""
+    """The memory that TensorFlow reserved, not all memory of the GPU, or None if unknown."""
     pci_bus_id: str | None
 
 
@@ -518,7 +518,7 @@ def _find_capability(name: str, compat: Compat) -> str | None:
 
 
 def find_gpu_memory(log: Log) -> float | None:
-    """Return the memory of the smallest GPU that the log describes, in MiB. None if it describes none."""
+    """Return the memory of the smallest GPU that the log describes, in MiB, or None if it describes none."""
     sizes = []
     for event in log.list_events("device-memory"):
         factor = 1024.0 if event.get("unit") == "GiB" else 1.0

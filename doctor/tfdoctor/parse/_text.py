@@ -1,4 +1,4 @@
-"""Shared functions of the parsers: clean text, strip margins, and convert values.
+"""Functions that the parsers share: they clean text, strip margins, and convert values.
 
 All functions take linear time: no regular expression nests quantifiers, and no two adjacent quantifiers match
 the same character. Digits are written ``[0-9]`` because ``\\d`` also matches digits of other scripts.
@@ -31,7 +31,7 @@ VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 
 _INTEGER = lazy_pattern(r"[+-]?[0-9]{1,18}")
 _MEBIBYTES = lazy_pattern(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
-# Texts that tools print if a value is not available.
+# Texts that tools print instead of an unavailable value.
 _PLACEHOLDERS = frozenset({
     "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
     "unknown error", "[unknown error]", "not supported", "[not supported]", "not available",
@@ -74,7 +74,7 @@ def to_plain(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    r"""Return ``text`` without ANSI escapes and control characters, and with ``\n`` and ordinary spaces only."""
+    r"""Return ``text`` without ANSI escapes and control characters, with ``\n`` and plain spaces only."""
     text = _NEWLINES.sub(_replace_newlines, _ANSI.sub("", text))
     return _UNICODE_SPACES.sub(" ", _CONTROL.sub("", text))
 
@@ -90,7 +90,7 @@ def has_ansi(text: str) -> bool:
 
 
 def clean_lines(text: str) -> list[str]:
-    """Return the lines of ``clean(text)`` without margins and trailing spaces. The indentation is kept."""
+    """Return the lines of ``clean(text)`` without margins and trailing spaces. The indentation stays."""
     return strip_margins([line.rstrip() for line in clean(text).split("\n")])
 
 
@@ -117,8 +117,8 @@ def _strip_margin(line: str, margin: re.Pattern[str]) -> str:
     if not match:
         return line
     mark = match[0].strip()
-    rest = line[match.end() :]
-    return rest.rstrip(mark).rstrip() if mark in ("│", "┃", "|", "`") else rest
+    content = line[match.end() :]
+    return content.rstrip(mark).rstrip() if mark in ("│", "┃", "|", "`") else content
 
 
 def unquote(line: str) -> str:
@@ -127,27 +127,27 @@ def unquote(line: str) -> str:
 
 
 def to_int(text: str) -> int | None:
-    """Return ``text`` as an integer; None if it is not an integer or has more than 18 digits."""
+    """Return ``text`` as an integer, or None if it is not an integer or has more than 18 digits."""
     text = text.strip()
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def to_mib(text: str) -> int | None:
-    """Return the number of MiB in ``1024MiB``, ``1024 MiB`` or ``1024``; None for any other text.
+    """Return the number of MiB in ``1024MiB``, ``1024 MiB`` or ``1024``, or None for any other text.
 
-    Old drivers print ``1024MB``, which means the same.
+    Old drivers print ``1024MB``, which has the same meaning.
     """
     match = _MEBIBYTES.fullmatch(text.strip())
     return int(match[1]) if match else None
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether ``text`` is empty or a placeholder for a missing value (N/A, ERR!, Not Found, (null), …)."""
+    """Return whether ``text`` is empty or a placeholder for a missing value, such as N/A or (null)."""
     return text.strip().lower() in _PLACEHOLDERS
 
 
 def value_or_none(text: str | None) -> str | None:
-    """Return ``text`` stripped; None if it is missing or a placeholder."""
+    """Return ``text`` stripped, or None if it is missing or a placeholder."""
     return None if text is None or is_placeholder(text) else text.strip()
 
 

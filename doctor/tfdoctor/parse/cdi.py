@@ -29,11 +29,11 @@ class Cdi:
     kind: str
     devices: tuple[str, ...]
     paths: tuple[str, ...] = field(default=())
-    """The paths that must exist on the host, without duplicates: device nodes, mounts and hook programs."""
+    """The paths that must exist on the host: device nodes, mounts and hook programs. They have no duplicates."""
 
     @property
     def driver_version(self) -> str | None:
-        """The driver version in the file name of libcuda; None if no path is a libcuda with a version."""
+        """The driver version in the file name of libcuda, or None if no path is a libcuda with a version."""
         matches = (_DRIVER.search(path) for path in self.paths)
         return next((match[1] for match in matches if match is not None), None)
 
@@ -67,7 +67,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _list_host_paths(edit: dict[str, Any]) -> list[str]:
-    """Return the host paths in one `containerEdits` object."""
+    """Return the host paths in a `containerEdits` object."""
     nodes = [node for node in _as_list(edit.get("deviceNodes")) if isinstance(node, dict)]
     candidates: list[Any] = [node.get("hostPath") or node.get("path") for node in nodes]
     candidates += [mount.get("hostPath") for mount in _as_list(edit.get("mounts")) if isinstance(mount, dict)]
@@ -89,7 +89,7 @@ def _parse_yaml(text: str) -> Any:
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     top: list[Any] = []
     open_collections: list[tuple[Any, list[Any]]] = []
-    """The open collections, the innermost last. Each has a list of its pending key, which is empty if there is none."""
+    """(collection, list with its pending key, or empty) for each open collection, the innermost last."""
     try:
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentEndEvent):

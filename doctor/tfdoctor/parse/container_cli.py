@@ -1,4 +1,4 @@
-"""Parse ``nvidia-container-cli info``, which lists the driver and the GPUs that the container toolkit finds."""
+"""Parse ``nvidia-container-cli info``: the driver and the GPUs that the container toolkit finds."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tfdoctor.text import lazy_pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The file has no colon. The header of nvidia-smi and labels in bug reports have one; they are accepted, too.
+# The file has no colon, but the header of nvidia-smi and labels in bug reports do. They are also accepted.
 _TXT = lazy_pattern(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
 _COMPONENT = lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
 _COMPONENT_VERSION = lazy_pattern(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
@@ -25,7 +25,7 @@ _MAX_COMPONENT_CHARS = 600
 class CudaVersionFile(Parsed):
     """The parsed file.
 
-    ``kind`` is the name of the file; None if the text is neither file. ``components`` are the versions by key of
+    ``kind`` is the name of the file, or None if the text is neither file. ``components`` are the versions by key of
     version.json, such as ``cuda_nvcc``.
     """
 

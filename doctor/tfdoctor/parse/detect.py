@@ -1,7 +1,7 @@
 """Recognise the tool that printed a text, for ``tfdoctor parse auto``.
 
-The order of the tests matters. Outputs that contain other outputs come first: tf_env contains an nvidia-smi table,
-for example. Unambiguous marks come before shapes that several tools share.
+The order of the tests matters. Outputs that contain others come first: for example, tf_env contains an nvidia-smi
+table. Unambiguous marks come before shapes that several tools share.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _DOCKER = re.compile(
 
 
 def detect(text: str) -> str | None:
-    """Return the most likely kind of ``text``, a key of ``PARSERS``; None if no kind is recognised."""
+    """Return the most likely kind of ``text``, a key of ``PARSERS``, or None if no kind is recognised."""
     text = clean(unwrap(text)[:_MAX_CHARS])
     return _detect_by_mark(text) or _detect_by_sentence(text) or _detect_by_shape(text)
 
 
 def _detect_by_mark(text: str) -> str | None:
-    """Return the kind of a text with an unambiguous mark; None if there is no such mark."""
+    """Return the kind of a text with an unambiguous mark, or None if there is no such mark."""
     if "<nvidia_smi_log" in text:
         return "smi_q_xml"
     if has_tf_env_titles(text):
@@ -68,7 +68,7 @@ def _detect_by_mark(text: str) -> str | None:
 
 
 def _detect_by_sentence(text: str) -> str | None:
-    """Return the kind of a text with a known sentence or an nvidia-smi table; None if it has neither."""
+    """Return the kind of a text with a known sentence or an nvidia-smi table, or None if it has neither."""
     failure = parse_smi_failure(text).kind
     if failure and failure != "command_not_found":
         return "smi_failure"
@@ -80,7 +80,7 @@ def _detect_by_sentence(text: str) -> str | None:
 
 
 def _detect_by_shape(text: str) -> str | None:
-    """Return the kind of a text whose lines have a known shape; None if no shape is known."""
+    """Return the kind of a text whose lines have a known shape, or None if no shape is known."""
     if _LDCONFIG.search(text):
         return "ldconfig"
     if parse_lspci(text).devices:

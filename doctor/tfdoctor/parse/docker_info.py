@@ -62,7 +62,7 @@ def _parse_go_map(text: str) -> tuple[str, ...]:
 
 
 def _parse_json(text: str) -> DockerInfo | None:
-    """Parse the output of ``docker info --format '{{json .}}'``; return None if the text is something else."""
+    """Parse the output of ``docker info --format '{{json .}}'``. Return None if the text is not that."""
     document = parse_info(text)
     if document is None or not isinstance(document.get("Runtimes"), dict):
         return None

@@ -11,13 +11,13 @@ _ARCHITECTURES = (
     "amd64|i386|all|any|arm64|armhf|armel|ppc64el|ppc64|s390x|riscv64|x32|loong64|mips64el|sparc64"
     "|<none>|<keine>|<aucun>|<无>"
 )
-# The first group is the selection state, the package state and an error flag. The architecture distinguishes a
+# The first group has the selection state, the package state and an error flag. The architecture distinguishes a
 # row from prose that starts with two such letters.
 _ROW = re.compile(
     rf"([uihrp][ncHUFWti]R?)[ \t]+(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
 _NOT_INSTALLED_ROW = re.compile(r"([uihrp][ncHUFWti]R?)[ \t]+(\S{1,300})[ \t]+(<none>)[ \t]*()(?=\(|$)")
-"""Row of a package that is not installed, as printed by a dpkg without an architecture column."""
+"""The row of a package that is not installed, as printed by a dpkg without an architecture column."""
 _APT_ROW = re.compile(
     rf"([a-z0-9][a-z0-9+.-]{{0,300}})/(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )

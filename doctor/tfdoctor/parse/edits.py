@@ -12,7 +12,7 @@ __all__ = ["Edit", "EditError", "Source", "apply_edits", "make_edits"]
 
 
 class EditError(Exception):
-    """A file cannot be edited. The message is the reason."""
+    """A file cannot be edited. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Source:
     """The text without its byte order mark. Line endings are as in the file."""
     codec: str
     mark: bytes = b""
-    """The byte order mark; b"" if there is none."""
+    """The byte order mark, or b"" if there is none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,9 +40,9 @@ class Edit:
 def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
     """Return the edits for replacements (start, end, new text), whose offsets count characters.
 
-    Of overlapping replacements only the first is used. Raise EditError if the text cannot be encoded again to the
+    Only the first of overlapping replacements is used. Raise EditError if encoding the text does not result in the
     bytes of the file, if the encoding lacks a character of the new text, or if it cannot encode a part of a text
-    on its own.
+    separately.
     """
     replacements = sorted(set(replacements))
     if not replacements:
@@ -81,7 +81,7 @@ def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> 
 
 
 def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """Return the bytes with the edits applied. Raise EditError if the old bytes do not match or edits overlap."""
+    """Apply the edits and return the bytes. Raise EditError if old bytes do not match or edits overlap."""
     parts, position = [], 0
     for edit in sorted(edits):
         end = edit.start + len(edit.old)

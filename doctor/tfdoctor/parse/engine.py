@@ -21,13 +21,13 @@ _FAILURE_PHRASES = (
 
 
 def find_version(text: str) -> str | None:
-    """Return the first version number in the output of `--version`; None if there is no version number."""
+    """Return the first version number in the output of `--version`, or None if there is no version number."""
     match = VERSION.search(text[:2000])
     return match[1].rstrip(".,") if match else None
 
 
 def parse_info(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that `docker info --format '{{json .}}'` prints; None if there is no valid object."""
+    """Return the JSON object that `docker info --format '{{json .}}'` printed, or None if it is not valid."""
     start = text.find("{")
     try:
         document = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
@@ -67,7 +67,7 @@ def parse_toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
 
 
 def list_strings(value: Any) -> tuple[str, ...]:
-    """Return the strings in a list; () if the value is not a list."""
+    """Return the strings in a list, or () if the value is not a list."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 

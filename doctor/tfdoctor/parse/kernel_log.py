@@ -1,4 +1,4 @@
-"""Parse messages about NVIDIA GPUs and their driver in the kernel log (``dmesg``, ``journalctl -k``, kern.log).
+"""Parse messages about NVIDIA GPUs in the kernel log (``dmesg``, ``journalctl -k``, kern.log).
 
 Messages before the last boot are ignored. Messages before the driver was last loaded are ignored, too, except for
 those in `PERMANENT_KINDS`. Messages of several lines are joined; NVRM starts each of its lines with "NVRM: ".
@@ -12,12 +12,12 @@ from tfdoctor.facts import KernelEvent
 from tfdoctor.text import clean_line, lazy_pattern
 
 MAX_LINES = 20_000
-"""Number of lines that are parsed, from the end of the log."""
+"""The number of lines that are parsed, counted from the end of the log."""
 MAX_NVIDIA_LINES = 3_000
-"""Number of lines about NVIDIA that are parsed, from the end of the log. A broken GPU can cause thousands."""
+"""The number of lines about NVIDIA that are parsed, counted from the end. A broken GPU can cause thousands."""
 MAX_EVENTS = 60
 MAX_JOINED_LINES = 6
-"""Largest number of lines that are joined to one NVRM message."""
+"""The maximum number of lines that are joined to one NVRM message."""
 
 _BOOT = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
 _NVIDIA_LINE = lazy_pattern(
@@ -81,9 +81,9 @@ PERMANENT_KINDS = frozenset({"xid", "bus-lost"})
 
 
 def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
-    """Return the events in the order of their first occurrence, without duplicates.
+    """Return the events in the order of their first occurrence.
 
-    Events of the same kind, Xid and GPU are one event with a count.
+    Events of the same kind, Xid and GPU are merged into one event with a count.
     """
     lines = text.split("\n")[-MAX_LINES:]
     boot_numbers = [
@@ -107,7 +107,7 @@ def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
         count = earlier.count + 1 if earlier is not None else 1
         process = event.process or (earlier.process if earlier is not None else "")
         if earlier is not None or len(events) < MAX_EVENTS:
-            # Keep the last message of an Xid, but the first of other kinds, which names the cause.
+            # Keep the last message of an Xid, but the first of any other kind, because it names the cause.
             text = earlier.text if earlier is not None and event.xid is None else event.text
             events[key] = KernelEvent(event.kind, text, event.xid, event.pci_bus_id, process, count)
     return tuple(events.values())
@@ -156,7 +156,7 @@ def _is_continuation(previous: str, message: str, *, has_prefix: bool) -> bool:
 
 
 def _parse_event(message: str) -> KernelEvent | None:
-    """Return the event that a message reports; None if its kind is unknown."""
+    """Return the event that a message reports, or None if its kind is unknown."""
     xid = _XID.search(message)
     if xid is not None:
         process = _PROCESS.search(message)

@@ -14,7 +14,7 @@ _ROW = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class ListedModule(Parsed):
-    """A kernel module. ``size`` is in bytes, ``used`` is the reference count, ``by`` are the modules that use it."""
+    """A kernel module. ``size`` is in bytes, ``used`` is a count, and ``by`` are the modules that use it."""
 
     module: str
     size: int

@@ -1,4 +1,4 @@
-"""Parse the kernel's tables of sockets and addresses in /proc/net: tcp, tcp6, fib_trie and if_inet6 (proc(5))."""
+"""Parse the kernel's tables in /proc/net: tcp, tcp6, fib_trie and if_inet6 (see proc(5))."""
 
 from __future__ import annotations
 

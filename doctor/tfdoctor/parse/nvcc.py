@@ -1,4 +1,4 @@
-"""Parse ``nvcc --version``. The compiler's version says nothing about the driver or TensorFlow's CUDA."""
+"""Parse ``nvcc --version``, which says nothing about the driver or the CUDA that TensorFlow uses."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def parse_nvcc(text: str) -> Nvcc:
 
 
 def _parse_build_date(text: str) -> str | None:
-    """Return the build date; None if it is missing.
+    """Return the build date, or None if it is missing.
 
-    nvcc joins its words with underscores. If a paste lost them, the rest of the line is returned.
+    nvcc joins the words of the date with underscores. If a paste lost them, the rest of the line is returned.
     """
     match = _BUILT_ON.search(text)
     if not match:
         return None
-    rest = match[1].split("Cuda compilation")[0].strip(" \t`")
-    first_word = rest.split(" ")[0]
-    return (first_word if "_" in first_word else rest) or None
+    date = match[1].split("Cuda compilation")[0].strip(" \t`")
+    first_word = date.split(" ")[0]
+    return (first_word if "_" in first_word else date) or None

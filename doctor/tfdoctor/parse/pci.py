@@ -33,9 +33,8 @@ _DISPLAY_CLASSES = (
 class PciDevice(Parsed):
     """A PCI function. ``cls`` and ``device`` are as printed.
 
-    ``display`` is true for display controllers (PCI class 03). ``vendor_device_id`` has the form ``10de:1b80``;
-    None if it is not printed. ``driver`` is the kernel driver that is bound to the device; None if it is not
-    printed.
+    ``display`` is true for display controllers (PCI class 03). ``vendor_device_id`` has the form ``10de:1b80``.
+    ``driver`` is the kernel driver that is bound to the device. Both are None if they are not printed.
     """
 
     slot: str
@@ -88,7 +87,7 @@ def parse_lspci(text: str) -> PciDevices:
 
 
 def _parse_device(slot: str, rest: str) -> PciDevice:
-    """Return a device, given its slot and the rest of its line."""
+    """Parse a device from its slot and the rest of its line."""
     if numeric := _NUMERIC.match(rest):
         return _make_device(
             slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"]
@@ -96,7 +95,7 @@ def _parse_device(slot: str, rest: str) -> PciDevice:
     if rest.startswith('"'):
         return _parse_machine_readable(slot, rest)
     cls, _, name = rest.partition(": ")
-    class_id = _CLASS_ID.search(cls[-12:])  # the end is enough, and a long text would take quadratic time
+    class_id = _CLASS_ID.search(cls[-12:])  # only the end, because a search in a long text takes quadratic time
     if class_id:
         cls = cls[: -len(class_id[0])]
     ids = _IDS.findall(name)
@@ -106,7 +105,7 @@ def _parse_device(slot: str, rest: str) -> PciDevice:
 
 
 def _parse_machine_readable(slot: str, rest: str) -> PciDevice:
-    """Return a device in the format of ``lspci -mm``: quoted class, vendor and device, with IDs if ``-nn`` is used."""
+    """Parse a device in the format of ``lspci -mm``: quoted class, vendor and device, with ``-nn`` IDs."""
     fields = [*_QUOTED.findall(rest), "", "", ""][:3]
     id_matches = [_CLASS_ID.search(field[-12:]) for field in fields]
     names = [

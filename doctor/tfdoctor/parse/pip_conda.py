@@ -37,7 +37,7 @@ class Package(Parsed):
 class PipConda(Parsed):
     """The parsed listing.
 
-    ``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``; None if there are no packages.
+    ``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``, or None if there are no packages.
     ``packages`` are all packages, and ``relevant`` those that matter for TensorFlow and GPUs.
     """
 
@@ -54,8 +54,7 @@ def parse_pip_conda(text: str) -> PipConda:
     entries = [entry for line in lines if (entry := _parse_row(line)) is not None]
     counts = Counter(layout for layout, _ in entries)
     if counts["build"] or any(map(_is_conda_header, lines)):
-        # In a conda listing a line with only a name and a version is a pip package, and a third word is a
-        # build.
+        # In a conda listing a third word is a build, and a line without it is a pip package.
         entries = [
             ("conda_list" if layout in _COLUMN_LAYOUTS else layout, package) for layout, package in entries
         ]
@@ -75,7 +74,7 @@ def parse_pip_conda(text: str) -> PipConda:
 
 
 def _parse_row(line: str) -> tuple[str, Package] | None:
-    """Return the layout and the package of a line; None if it is not a package line."""
+    """Return the layout and the package of a line, or None if it is not a package line."""
     core = line.strip(" \t`>│|")
     if match := _FREEZE.fullmatch(core):
         return "freeze", Package(match[1], match[2])
@@ -89,7 +88,7 @@ def _parse_row(line: str) -> tuple[str, Package] | None:
 
 
 def _parse_columns(core: str) -> tuple[str, Package] | None:
-    """Return the layout and the package of a line in columns; None if it is not a package line.
+    """Return the layout and the package of a line in columns, or None if it is not a package line.
 
     The layout is "pip_list" for ``name version [location]``. For ``name version build [channel]`` it is "build", or
     "word" if the build has no digit and may be an ordinary word.

@@ -13,7 +13,7 @@ from tfdoctor.text import lazy_pattern
 
 _NVRM = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
 _GCC = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
-# This must not match within x86_64 or aarch64.
+# It must not match within x86_64 or aarch64.
 _VERSION = lazy_pattern(rf"(?<![\w.])({VERSION})(?![\w.])")
 
 

@@ -1,4 +1,4 @@
-"""Limit the size of Python source, because its syntax tree takes several hundred bytes of memory per token."""
+"""Limit the size of Python source, because its syntax tree takes hundreds of bytes per token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 __all__ = ["MAX_TOKENS", "has_many_tokens"]
 
 MAX_TOKENS = 500_000
-"""Largest number of tokens in a text that is parsed. A tree of that size takes about 450 MB."""
+"""The maximum number of tokens of a text that is parsed. Its syntax tree takes about 450 MB."""
 _TOKEN = re.compile(r"""#[^\n]*|\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*'|\w+|[^\s\w]""", re.S)
 
 

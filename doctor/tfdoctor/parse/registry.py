@@ -1,4 +1,4 @@
-"""The table of all parsers, ``PARSERS``, by the kind of text that ``tfdoctor parse KIND`` accepts."""
+"""``PARSERS``, the table of all parsers by the KIND of text in ``tfdoctor parse KIND``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PARSERS: dict[str, Callable[[str], Parsed]] = {
 
 
 def parse(kind: str, text: str) -> dict[str, Any]:
-    """Return the result of the parser for ``kind`` as a dict, which ``tfdoctor parse KIND --json`` prints as ``data``.
+    """Parse a text as ``kind``, and return the ``data`` that ``tfdoctor parse KIND --json`` prints.
 
     Raise KeyError if the kind is unknown.
     """

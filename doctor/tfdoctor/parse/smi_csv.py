@@ -8,7 +8,7 @@ from collections import Counter
 from tfdoctor.parse._text import Parsed, clean_lines, is_fence
 from tfdoctor.records import dataclass
 
-# A property name as in --help-query-gpu, with its unit unless nounits is given. pdsh adds a host to the first one.
+# A property name as in --help-query-gpu, with its unit unless nounits is given. pdsh adds a host before the first.
 _COLUMN = re.compile(r"(?:\S{1,200}:[ \t])?[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*(?: \[[A-Za-z%/]{1,8}\])?")
 _PLAIN_COLUMNS = frozenset({
     "name", "gpu_name", "index", "uuid", "gpu_uuid", "serial", "gpu_serial", "count", "timestamp", "pstate",
@@ -25,7 +25,7 @@ _TYPICAL_VALUE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SmiCsv(Parsed):
-    """The parsed table. ``header`` is None if there is no header. Cells are strings as printed, without outer spaces."""
+    """The parsed table. ``header`` is None if there is none. Cells are strings without outer spaces."""
 
     header: tuple[str, ...] | None
     n_rows: int
@@ -48,7 +48,7 @@ def parse_smi_csv(text: str) -> SmiCsv:
     candidates = [cells for cells in cell_lines if _has_typical_value(cells)]
     if not candidates:
         return SmiCsv(None, 0, (), notes=("no rows",))
-    # Without a header, rows are the lines with the most frequent number of cells, or the largest of several.
+    # Without a header, rows are the lines with the most frequent number of cells, or with the largest such number.
     counts = Counter(map(len, candidates))
     width = max(counts, key=lambda size: (counts[size], size))
     rows = tuple(cells for cells in candidates if len(cells) == width)

@@ -8,7 +8,7 @@ from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
-#: Kind of failure by exit status. nvidia-smi exits with NVML's error number, and 127 comes from the shell.
+#: The kind of failure by exit status: nvidia-smi exits with NVML's error number. 127 comes from the shell.
 EXIT_STATUS_KINDS = {
     4: "nvml_insufficient_permissions",
     6: "no_devices",
@@ -35,7 +35,7 @@ _NOT_FOUND_PHRASES = (
     "認識されていません", "찾을 수 없", "내부 또는 외부 명령",
 )  # fmt: skip
 
-# These patterns match text in lower case with single spaces. The first match in the text is the main failure.
+# The patterns match lower-case text with single spaces. The first match in the text is the main failure.
 _NVML_PREFIX = (
     r"(?:failed to initialize nvml|could not initialize nvml|nvml error|(?<!shut down )nvml: )[: ]{0,3}"
 )
@@ -94,10 +94,9 @@ _NVCC_LINES = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 class SmiFailureText(Parsed):
     """The classified text.
 
-    ``kind`` is the main failure; None if no failure is recognised. ``also`` are the other failures.
-    ``reported_by`` is the other tool that printed the message; None if no tool is named. ``exit_status`` comes
-    from the caller, or else from the text. ``nvcc_also_present`` is true if the text also contains the output of
-    nvcc.
+    ``kind`` is the main failure, or None if no failure is recognised. ``also`` are the other failures.
+    ``reported_by`` is another tool that printed the message, or None if no tool is named. ``exit_status`` comes from
+    the caller, or else from the text. ``nvcc_also_present`` is true if the text also contains the output of nvcc.
     """
 
     kind: str | None
@@ -171,7 +170,7 @@ def _find_kinds(text: str, lowered: str) -> list[str]:
 
 
 def _find_bus_id(flat: str, lowered: str) -> str | None:
-    """Return the PCI bus ID in "Unable to determine the device handle for GPU …"; None if there is no such ID."""
+    """Return the PCI bus ID after "Unable to determine the device handle for GPU", or None."""
     start = lowered.find(_HANDLE_PHRASE)
     # The position is unreliable if the conversion to lower case changed the length of a letter.
     if start < 0 or len(flat) != len(lowered):

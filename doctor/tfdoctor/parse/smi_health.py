@@ -1,8 +1,8 @@
 """Parse the health and the processes of each GPU in the XML report of ``nvidia-smi -q -x``.
 
 This is separate from smi_xml, because ``tfdoctor parse`` prints all fields of smi_xml. Old and new element names
-are supported: for example, ``clocks_throttle_reasons`` became ``clocks_event_reasons``. A value that is missing or
-N/A is None.
+are supported: for example, ``clocks_throttle_reasons`` became ``clocks_event_reasons``. A missing value or N/A is
+None.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNCORRECTED_COUNTERS = (
 )
 """Elements that count uncorrectable errors. The GPU generation decides which of them a report contains."""
 REASON_PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_")
-"""Prefixes of the elements for reasons of reduced clocks."""
+"""Prefixes of the elements that state a reason for reduced clocks."""
 SLOWDOWNS = frozenset(
     {
         "hw_slowdown",
@@ -37,11 +37,11 @@ SLOWDOWNS = frozenset(
         "sw_power_cap",
     }
 )
-"""Reasons of reduced clocks that count as slowdowns. An idle GPU, for example, does not."""
+"""Reasons for reduced clocks that count as slowdowns. Being idle, for example, does not."""
 
 
 def parse_smi_health(text: str) -> tuple[tuple[GpuCondition, tuple[SmiProcess, ...]], ...]:
-    """Return the health and the processes of each GPU in the report; () if there is no report."""
+    """Return the health and the processes of each GPU in the report, or () if there is no report."""
     root = read_report(text)
     return (
         tuple((_parse_health(gpu), _list_processes(gpu)) for gpu in root.findall("gpu"))
@@ -51,13 +51,13 @@ def parse_smi_health(text: str) -> tuple[tuple[GpuCondition, tuple[SmiProcess, .
 
 
 def _get_text(element: Element, path: str) -> str | None:
-    """Return the text at `path`; None if it is missing or a placeholder."""
+    """Return the text at `path`, or None if it is missing or a placeholder."""
     content = element.findtext(path)
     return None if content is None or is_placeholder(content) else clean_line(content, limit=120)
 
 
 def _get_flag(element: Element, *paths: str) -> bool | None:
-    """Return the first boolean among the values at `paths`; None if there is none.
+    """Return the first boolean among the values at `paths`, or None if there is none.
 
     Yes, enabled, on and active mean true; no, disabled, off and not active mean false.
     """
@@ -102,7 +102,7 @@ def _parse_health(gpu: Element) -> GpuCondition:
 
 
 def _count_uncorrected(gpu: Element, section_name: str) -> int | None:
-    """Return the number of uncorrected errors; None if it is not reported.
+    """Return the number of uncorrected errors, or None if it is not reported.
 
     The section is "volatile" for errors since the last boot, or "aggregate" for errors in the GPU's lifetime.
     """
@@ -132,12 +132,12 @@ def _get_number(gpu: Element, path: str) -> int | None:
 
 
 def _get_lanes(gpu: Element, kind: str) -> int | None:
-    """Return the "current" or "max" link width ("16x" or "x16") as a number of lanes; None if it is missing."""
+    """Return the "current" or "max" link width ("16x" or "x16") as a number of lanes, or None."""
     return to_int((_get_text(gpu, f"pci/pci_gpu_link_info/link_widths/{kind}_link_width") or "").strip("xX"))
 
 
 def _get_watts(gpu: Element, *names: str) -> float | None:
-    """Return the first numeric value among `names` in watts; None if there is none."""
+    """Return the first numeric value among `names` in watts, or None if there is none."""
     for section in ("gpu_power_readings", "power_readings"):
         for name in names:
             fields = (_get_text(gpu, f"{section}/{name}") or "").split()

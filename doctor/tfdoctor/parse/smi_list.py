@@ -72,7 +72,7 @@ def parse_smi_list(text: str) -> SmiList:
 
 
 def _split_entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield the match of each entry's start and the text after it. A bug report may have joined the lines."""
+    """Yield the match of each entry's start and the text after it. The lines may have been joined."""
     for line in clean_lines(text):
         starts = list(_ENTRY.finditer(line))
         ends = [match.start() for match in starts[1:]] + [len(line)] * bool(
@@ -83,7 +83,7 @@ def _split_entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _split_name_and_uuid(rest: str) -> tuple[str | None, str | None]:
-    """Return the name and the UUID in ``NVIDIA H100 (UUID: GPU-…)``; None for each that is missing."""
+    """Return the name and the UUID in ``NVIDIA H100 (UUID: GPU-…)``, or None for each that is missing."""
     name, separator, tail = rest.partition(_UUID)
     uuid = tail.split(")")[0].strip() if separator else ""
     return name.strip() or None, uuid or None

@@ -98,7 +98,7 @@ def _parse_entry(line: str, section: str) -> _Entry | None:
 
 
 def _clean_version(raw: str | None) -> str | None:
-    """Return the version without a remark such as ``[Deprecated; …]``; None if there is no version."""
+    """Return the version without a remark such as ``[Deprecated; …]``, or None if there is no version."""
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
@@ -118,7 +118,7 @@ def _make_gpu(bus_id: str | None, entries: list[_Entry]) -> QueriedGpu:
 
 
 def _find_value(entries: list[_Entry], key: str, section: str | None = None) -> str | None:
-    """Return the first value of ``key``; None if there is none. A ``section`` of None means any section."""
+    """Return the first value of ``key``, or None. A ``section`` of None means any section."""
     values = (
         e.value for e in entries if e.key == key and section in (None, e.section) and e.value is not None
     )
@@ -126,9 +126,9 @@ def _find_value(entries: list[_Entry], key: str, section: str | None = None) -> 
 
 
 def _find_memory(entries: list[_Entry], key: str) -> int | None:
-    """Return the framebuffer memory of the GPU in MiB; None if it is missing.
+    """Return the framebuffer memory of the GPU in MiB, or None if it is missing.
 
-    MIG devices repeat the section with a deeper indentation.
+    MIG devices repeat the section with more indentation.
     """
     matches = [e for e in entries if e.key == key and e.section == "FB Memory Usage" and e.value is not None]
     if not matches:
@@ -139,7 +139,7 @@ def _find_memory(entries: list[_Entry], key: str) -> int | None:
 
 
 def _count_processes(entries: list[_Entry]) -> int | None:
-    """Return the number of listed processes; None if the list is missing or unavailable."""
+    """Return the number of listed processes, or None if the list is missing or unavailable."""
     listed = sum(entry.key == "Process ID" for entry in entries)
     heading = next((entry for entry in entries if entry.key in ("Processes", "Compute Processes")), None)
     if heading is None:

@@ -1,4 +1,4 @@
-"""Parse the plain ``nvidia-smi`` table of drivers 304 (2013) to 616 (2026) on Linux, Windows, WSL and Jetson.
+"""Parse the plain ``nvidia-smi`` table of drivers 304 (2013) to 616 (2026) on every platform.
 
 The table is read as a sequence of cells, not by columns. Widths, rules and headings changed a dozen times, and
 pasted tables lose indentation, pipes, borders and line ends. A cell is identified by its content:
@@ -81,7 +81,7 @@ class TableGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TableProcess(Parsed):
-    """A process row. The MIG columns ``gi`` and ``ci`` are as printed ("N/A" or a number); None before driver 450."""
+    """A process row. ``gi`` and ``ci``, the MIG columns, are "N/A" or a number, or None before driver 450."""
 
     gpu: int
     gi: str | None
@@ -109,7 +109,7 @@ class SmiTable(Parsed):
     """The whole table.
 
     ``driver_version`` is the version of the kernel driver (KMD), which differs from ``smi_version`` under WSL and in
-    some containers. ``cuda_version`` is the newest CUDA that the driver supports; None for N/A or ERR!. The
+    some containers. ``cuda_version`` is the newest CUDA that the driver supports, or None for N/A or ERR!. The
     ``*_raw`` fields are the values as printed. ``n_processes`` is None if the number is unknown.
 
     ``process_table`` is one of:
@@ -143,7 +143,7 @@ class _Cell:
 
     text: str
     closed: bool = True
-    """True if a pipe ends the cell, False if the end of the line does."""
+    """Whether a pipe ends the cell, rather than the end of the line."""
 
     @property
     def is_rule(self) -> bool:
@@ -212,7 +212,7 @@ def _split_plain_lines(text: str) -> list[str]:
 
 
 def _unquote_json(line: str) -> str:
-    """Return the text of a line in a notebook's ``"text": [...]`` list. Any other line is returned unchanged."""
+    """Return the text of a line in a notebook's ``"text": [...]`` list, or any other line unchanged."""
     stripped = line.strip()
     if len(stripped) > 1 and stripped[0] == '"' and stripped.rstrip(",")[-1:] == '"':
         body = stripped.rstrip(",")[1:-1]
@@ -243,8 +243,8 @@ def _join_broken_rows(lines: list[str]) -> list[str]:
         if end > number:
             spans[number] = end
         number = end + 1
-    broken = [lines[i] for start, end in spans.items() for i in range(start, end)]
-    width = max(map(len, [*broken, *_iter_broken_rules(lines)]), default=0) if broken else 0
+    broken_lines = [lines[i] for start, end in spans.items() for i in range(start, end)]
+    width = max(map(len, [*broken_lines, *_iter_broken_rules(lines)]), default=0) if broken_lines else 0
     rows: list[str] = []
     number = 0
     while number < len(lines):
@@ -256,7 +256,7 @@ def _join_broken_rows(lines: list[str]) -> list[str]:
 
 
 def _iter_broken_rules(lines: list[str]) -> Iterator[str]:
-    """Yield the first halves of broken rules. They show the margin even if the rows were broken at spaces."""
+    """Yield the first halves of broken rules. They show the width even if the rows were broken at spaces."""
     for line, following in itertools.pairwise(lines):
         if len(line) <= _MAX_ROW_CHARS and _RULE.fullmatch(line.strip()) and not _ends_row(line):
             core = following.strip()
@@ -265,7 +265,7 @@ def _iter_broken_rules(lines: list[str]) -> Iterator[str]:
 
 
 def _find_row_end(lines: list[str], start: int) -> int:
-    """Return the index of the last line of the row that starts at ``start``. It is ``start`` unless the row is broken."""
+    """Return the index of the row's last line, which is ``start`` unless the row is broken."""
     first = lines[start].lstrip(_OPENING_MARKS)
     if not first.startswith("|") or _ends_row(lines[start]) or len(lines[start]) > _MAX_ROW_CHARS:
         return start
@@ -318,7 +318,7 @@ def _split_cells(text: str) -> Iterator[_Cell]:
 
 
 def _match_rule(core: str) -> str | None:
-    """Return ``---`` or ``===`` if the line is a horizontal rule of the table, perhaps after a prefix; else None."""
+    """Return ``---`` or ``===`` if the line is a rule of the table, perhaps after a prefix, else None."""
     match = _RULE.search(core)
     if not match or match.end() < len(core.rstrip("`\"', ")):
         return None
@@ -350,7 +350,7 @@ def _split_sections(cells: list[_Cell]) -> _Sections:
 
 
 def _find_field(pattern: re.Pattern[str], header: str) -> str | None:
-    """Return the value after a label in the version line, up to the next label, pipe or gap; None if it is missing."""
+    """Return the value after a label, up to the next label, pipe or gap, or None if it is missing."""
     match = pattern.search(header)
     if not match:
         return None
@@ -374,7 +374,7 @@ def _parse_gpus(cells: list[_Cell]) -> Iterator[TableGpu]:
 
 
 def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
-    """Return the GPU whose row starts in this cell; None if no row starts in it. The bus ID is in the next cell."""
+    """Return the GPU whose row starts in this cell, or None. The bus ID is in the next cell."""
     cell = cells[number]
     index = _INDEX.match(cell.text)
     if not index or cell.is_rule:
@@ -391,7 +391,7 @@ def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
     if mode is not None and cell.closed and _is_name(name):
         return _make_named_gpu(int(index[1]), name, None, mode)
     if _MEMORY.search(rest) and _is_name(rest):
-        # A row that its author shortened to name and memory, separated by dots or spaces.
+        # The author of the text shortened the row to name and memory, separated by dots or spaces.
         short = re.split(r"\s{2,40}|\s\.\.\.\s", rest, maxsplit=1)[0]
         return _make_named_gpu(int(index[1]), short, None, None) if not _MEMORY.search(short) else None
     return None
@@ -402,7 +402,7 @@ def _make_named_gpu(index: int, name: str, bus_id: str | None, mode: str | None)
 
 
 def _split_name_and_mode(rest: str) -> tuple[str, str | None]:
-    """Split ``GeForce RTX 208... WDDM`` into the name and the mode; the mode is None if it is missing."""
+    """Split ``GeForce RTX 208... WDDM`` into the name and the mode, which is None if it is missing."""
     parts = rest.rsplit(None, 1)
     if len(parts) == 2 and parts[1].rstrip("*") in _MODES:
         return parts[0].strip(), parts[1]
@@ -415,7 +415,7 @@ def _is_name(text: str) -> bool:
 
 
 def _find_memory(row: list[_Cell]) -> tuple[int | None, int | None]:
-    """Return the used and the total MiB of a GPU or MIG device, from the first memory cell; None if missing."""
+    """Return the used and total MiB in a row's first memory cell, or None for each that is missing."""
     for cell in row:
         if match := _MEMORY.search(cell.text):
             return int(match["used"]), int(match["total"])
@@ -455,7 +455,7 @@ def _parse_process(text: str) -> TableProcess | None:
 
 
 def _split_name_and_memory(rest: str) -> tuple[str | None, int | None]:
-    """Split ``/usr/bin/python3   644MiB`` into the name and the MiB; None for each that is missing."""
+    """Split ``/usr/bin/python3   644MiB`` into the name and the MiB, or None for each that is missing."""
     rest = rest.strip()
     parts = rest.rsplit(None, 1)
     if not parts:
@@ -499,7 +499,7 @@ def _is_closed(cells: list[_Cell]) -> bool:
 def _count_processes(
     state: str, cells: list[_Cell] | None, processes: tuple[TableProcess, ...]
 ) -> int | None:
-    """Return the number of processes; None if it is unknown, for example if the table ends within a row."""
+    """Return the number of processes, or None if unknown, for example if the table ends within a row."""
     if state in ("none_found", "empty"):
         return 0
     if state == "complete":

@@ -24,8 +24,8 @@ _BARE_SGR = lazy_pattern(r"\[[0-9]{0,3}m")
 class SmiTopo(Parsed):
     """The parsed matrix. ``matrix`` has the links by row and column.
 
-    ``affinity_tokens`` has the words to the right of the matrix by GPU. Their columns are unknown, because an empty
-    cell cannot be distinguished from a gap. ``ansi`` says whether the text contains terminal escapes.
+    ``affinity_tokens`` has the words to the right of the matrix for each GPU. Their columns are unknown, because an
+    empty cell looks like a gap. ``ansi`` says whether the text contains terminal escapes.
     """
 
     n_gpus: int
@@ -40,7 +40,7 @@ class SmiTopo(Parsed):
 
 
 def parse_smi_topo(text: str) -> SmiTopo:
-    """Parse the matrix, with tabs or spaces. The indentation and the underlining of the header are optional."""
+    """Parse the matrix, with tabs or spaces. The header need not be indented or underlined."""
     lines = [_BARE_SGR.sub("", line) for line in clean_lines(text)]
     header_at = next((number for number, line in enumerate(lines) if _is_header(line)), None)
     if header_at is None:
@@ -78,7 +78,7 @@ def parse_smi_topo(text: str) -> SmiTopo:
 
 
 def _is_header(line: str) -> bool:
-    """Return whether a line is the header. In a header a column name, not a link, follows the first GPU."""
+    """Return whether a line is the header, in which a column name follows the first GPU, not a link."""
     tokens = line.split()
     if not tokens or not _GPU.fullmatch(tokens[0]):
         return False
@@ -86,7 +86,7 @@ def _is_header(line: str) -> bool:
 
 
 def _parse_header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the device columns and the affinity columns. The names of affinity columns contain spaces."""
+    """Return the device columns and the affinity columns, whose names contain spaces."""
     positions = {name: line.find(name) for name in _AFFINITY_COLUMNS}
     affinity_columns = tuple(name for name in _AFFINITY_COLUMNS if positions[name] >= 0)
     end = min((positions[name] for name in affinity_columns), default=len(line))

@@ -1,6 +1,6 @@
 """Parse ``nvidia-smi --version`` (since driver 525), which prints ``name : value`` lines.
 
-Since driver 610 ``DRIVER version`` and ``CUDA Version`` only refer to the lines that replace them.
+Since driver 610, ``DRIVER version`` and ``CUDA Version`` only refer to the lines that replace them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = re.compile(VERSION)
 
 @dataclass(frozen=True, slots=True)
 class SmiVersion(Parsed):
-    """The parsed output. ``fields`` has all values as printed. ``driver_version`` is that of the kernel driver (KMD)."""
+    """The parsed output. ``fields`` are all values. ``driver_version`` is that of the kernel driver."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     driver_version: str | None = None

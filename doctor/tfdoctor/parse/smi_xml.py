@@ -1,6 +1,6 @@
 """Parse the XML report of ``nvidia-smi -q -x``, DTD v2 (2012) to v13 (2026).
 
-defusedxml rejects entities and external resources. A truncated report is parsed as far as it goes.
+defusedxml rejects entities and external resources. A truncated report is parsed as far as possible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DTD = re.compile(r"nvsmi_device_(v[0-9]{1,3})\.dtd")
 
 @dataclass(frozen=True, slots=True)
 class XmlGpu(Parsed):
-    """A ``<gpu>`` element. ``position`` is its index in the report, from 0. A value is None if it is missing."""
+    """A ``<gpu>`` element. ``position`` is its index in the report. A missing value is None."""
 
     position: int
     bus_id: str | None
@@ -50,7 +50,7 @@ class XmlGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiXml(Parsed):
-    """The report. ``driver_version`` is that of the kernel driver (KMD), and ``*_raw`` are values as printed."""
+    """The report. ``driver_version`` is that of the kernel driver. ``*_raw`` are values as printed."""
 
     dtd: str | None
     timestamp: str | None
@@ -89,12 +89,12 @@ def parse_smi_xml(text: str) -> SmiXml:
 
 
 def read_report(text: str) -> Element | None:
-    """Return the root element of a report, as far as it is well-formed; None if there is no report."""
+    """Return the root element of a report, as far as it is well-formed, or None if there is no report."""
     return _parse_document(_extract_document(clean(text)))[0]
 
 
 def _extract_document(text: str) -> str:
-    """Return the text from the DOCTYPE or the root element to the end of the root element; "" if there is none.
+    """Return the text from the DOCTYPE or the root element to the end of the root element, or "".
 
     The XML declaration is dropped, because its encoding does not apply to decoded text.
     """
@@ -108,7 +108,7 @@ def _extract_document(text: str) -> str:
 
 
 def _parse_document(document: str) -> tuple[Element | None, str | None]:
-    """Return the root element, as far as the document is well-formed, and the problem; None for each if there is none."""
+    """Return (root element as far as the document is well-formed or None, problem or None)."""
     if not document:
         return None, "no <nvidia_smi_log> element"
     root: Element | None = None
@@ -124,19 +124,19 @@ def _parse_document(document: str) -> tuple[Element | None, str | None]:
 
 
 def _get_text(element: Element, path: str) -> str | None:
-    """Return the stripped text at ``path``; None if the element is missing or empty."""
+    """Return the stripped text at ``path``, or None if the element is missing or empty."""
     content = element.findtext(path)
     return content.strip() or None if content else None
 
 
 def _get_first_usable(element: Element, *paths: str) -> str | None:
-    """Return the first text at ``paths`` that is a usable version, or else the first text; None if there is none."""
+    """Return the first text at ``paths`` that is a version, or else the first text, or else None."""
     texts = [text for path in paths if (text := _get_text(element, path)) is not None]
     return next((text for text in texts if _clean_version(text)), texts[0] if texts else None)
 
 
 def _clean_version(raw: str | None) -> str | None:
-    """Return the version without a deprecation remark; None if ``raw`` is a placeholder or only a remark."""
+    """Return the version without a deprecation remark, or None if ``raw`` has no version."""
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
@@ -171,7 +171,7 @@ def _get_memory(gpu: Element, kind: str) -> int | None:
 
 
 def _count_processes(gpu: Element) -> int | None:
-    """Return the number of listed processes; None if the list is absent or unavailable."""
+    """Return the number of listed processes, or None if the list is absent or unavailable."""
     processes = gpu.find("processes")
     if processes is None:
         processes = gpu.find("compute_processes")  # DTD v6 and older

@@ -41,7 +41,7 @@ class EnvSmi(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class EnvRun(Parsed):
-    """A run of the script. A value is None if its section is missing, or for ``ld_library_path`` if it is unset."""
+    """A run of the script. A value is None if its section is missing or LD_LIBRARY_PATH is unset."""
 
     python_version: str | None
     docker: bool | None
@@ -114,7 +114,7 @@ def _make_run(sections: Mapping[str, str]) -> EnvRun:
 
 
 def _find_python_version(sections: Mapping[str, str]) -> str | None:
-    """Return the version in the Python section, or else in the tuple of ``sys.version_info``; None if it is missing."""
+    """Return the version in the Python section, or else in ``sys.version_info``, or else None."""
     if match := _PYTHON.search(sections.get("check python", "")):
         return match[1]
     numbers = _PYTHON_TUPLE.search(sections.get("python version", ""))
@@ -122,7 +122,7 @@ def _find_python_version(sections: Mapping[str, str]) -> str | None:
 
 
 def _parse_flag(section: str | None, yes: str, no: str) -> bool | None:
-    """Return True if a section starts with the word `yes`, False if with `no`; None for any other text."""
+    """Return True if a section starts with the word `yes`, False for `no`, and None for any other text."""
     tokens = (section or "").lower().split()
     return tokens[0] == yes if tokens and tokens[0] in (yes, no) else None
 

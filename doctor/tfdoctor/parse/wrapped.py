@@ -1,4 +1,4 @@
-"""Extract a tool's output that is wrapped in JSON, JSON lines, a notebook, a Markdown list or a sentence."""
+"""Extract a tool's output from JSON, JSON lines, a notebook, a Markdown list or a sentence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unwrap(text: str) -> str:
 
 
 def _unwrap_document(text: str) -> str:
-    """Return the output in a text that is a JSON document; "" if there is none."""
+    """Return the output in a text that is a JSON document, or "" if there is none."""
     try:
         outputs = list(_iter_outputs(json.loads(text.lstrip("\ufeff")), 0))
     except (ValueError, RecursionError):
@@ -68,9 +68,9 @@ def _iter_outputs(value: Any, depth: int) -> Iterator[str]:
 
 
 def _unwrap_records(text: str) -> str:
-    """Return the texts of JSON lines, which are records or strings; "" if too few lines are.
+    """Return the texts in JSON lines (records or strings), or "" if too few lines are JSON.
 
-    At least two lines and more than 60 % of all lines must be.
+    At least two lines and more than 60 % of all lines must be JSON.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     texts = [_unwrap_line(line) for line in lines]

@@ -44,6 +44,7 @@ def to_bytes(name):
 
 
 def to_text(name):
+    """Return bytes as text. This is the inverse of `to_bytes`."""
     return name.decode("utf-8", DECODE_ERRORS)
 
 
@@ -63,7 +64,7 @@ def op_hello(request):
 
 
 def op_read(request):
-    """Return a part of a file, its size, and its device and inode."""
+    """Return up to `size` bytes of a file from `offset`, and its total size, device and inode."""
     # O_NONBLOCK: opening a FIFO must not block.
     descriptor = os.open(to_bytes(request["path"]), os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -84,7 +85,7 @@ def op_read(request):
 
 
 def op_stat(request):
-    """Return whether a path exists, its kind, and the resolved path."""
+    """Return whether a path exists, whether it is a folder or a file, and its resolved path."""
     path = to_bytes(request["path"])
     return {
         "exists": os.path.exists(path),
@@ -122,7 +123,7 @@ def op_put(request):
 
 
 def op_run(request):
-    """Run a command, and return its output and status. Its process group is killed at the time limit."""
+    """Run a command with a time limit for its process group. Return its output and status, or an errno."""
     env = dict(ENVIRON)
     for name in request.get("unset", []):
         env.pop(to_bytes(name), None)
@@ -185,7 +186,7 @@ OPERATIONS = {
 
 
 def handle_request(request):
-    """Handle a request, and print the response. An error becomes a response with `errno` and `strerror`."""
+    """Handle a request and print the response. For an error it has `errno` (5 is EIO) and `strerror`."""
     request_id = request["id"]
     try:
         line = json.dumps(dict(OPERATIONS[request["op"]](request), id=request_id))

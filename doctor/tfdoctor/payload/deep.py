@@ -1,13 +1,13 @@
-# Tests what TensorFlow really does: import it, list the GPUs, multiply a matrix on each. Only this payload
-# and stages.py import TensorFlow. Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.0 to 2.x. It prints
-# a line after each step, so that a later crash or hang loses only the results after it. Memory growth is
-# enabled, so it takes little GPU memory. With the argument "list" it ends after listing the GPUs.
+# Imports TensorFlow, lists its GPUs, and multiplies a matrix on each. Only this payload and stages.py import
+# TensorFlow. Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.0 to 2.x. It prints a line after each
+# step, so that a crash or hang loses only later results. Memory growth is enabled, so it takes little GPU
+# memory. With the argument "list" it ends after listing the GPUs.
 from __future__ import print_function
 
 import sys
 
-# Replace the script's own folder, which comes first unless Python runs in safe mode, by the working
-# directory, as for a program.
+# Replace the script's own folder, which comes first unless Python runs in safe mode, with the working
+# directory, which is where a program would be started.
 if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path[0] = ""
 
@@ -24,7 +24,7 @@ def print_facts(**facts):
 
 
 def list_gpus(tf):
-    """Return the names of the registered GPUs. The devices are not created if this release can list them without."""
+    """Return the names of the GPUs. Releases without list_physical_devices create the devices for that."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, "list_physical_devices"):
@@ -69,20 +69,21 @@ def compute_product(tf, device, matrix):
 
 
 def initialize(tf):
-    """Create all of TensorFlow's devices. Do not repeat this after a failure, because TensorFlow 2.21 then hangs."""
+    """Create all devices of TensorFlow. Do not repeat this after a failure, or TensorFlow 2.21 hangs."""
     if is_eager(tf):
         with tf.device("/CPU:0"):
             tf.constant(0.0)
 
 
 def compute(tf, index):
-    """Compare a matrix product on a GPU with that of numpy. Return "GPU:N ok" or "GPU:N failed: ..."."""
+    """Compare a matrix product on a GPU with numpy's. Return "GPU:N ok" or "GPU:N failed: ..."."""
     import numpy
 
     matrix = numpy.random.RandomState(7).uniform(-1.0, 1.0, (MATRIX_ROWS, MATRIX_ROWS)).astype("float32")
     expected = matrix.astype("float64").dot(matrix.astype("float64"))
     result = compute_product(tf, "/GPU:%d" % index if is_eager(tf) else "/gpu:%d" % index, matrix)
-    # TF32 keeps 10 bits of each factor: an error of 2**-11 per product, times sqrt(MATRIX_ROWS) for the sum.
+    # TF32 keeps 10 bits of each factor, which is an error of up to 2**-11 of each. The errors of the
+    # MATRIX_ROWS products in a sum are independent and add up to about sqrt(MATRIX_ROWS) times that.
     deviation = float(numpy.abs(result - expected).max())
     limit = 2.0**-10 * MATRIX_ROWS**0.5
     if not deviation <= limit:

@@ -18,7 +18,7 @@ import os
 import re
 
 MARKER = "tfdoctor-payload:"
-MAX_DEVICES = 256  # devices; a larger number comes from a broken library
+MAX_DEVICES = 256  # a larger count can only come from a faulty library
 CLOCK_RATE, MULTIPROCESSOR_COUNT, MAJOR, MINOR = 13, 16, 75, 76  # CUdevice_attribute
 
 
@@ -27,7 +27,7 @@ def text(value):
 
 
 def find_mapped(fragment):
-    """Return the path of the first mapped file whose name contains `fragment`; None if there is none."""
+    """Return the path of the first file mapped by this process whose name contains `fragment`, or None."""
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -40,7 +40,7 @@ def find_mapped(fragment):
 
 
 def load(name):
-    """Return a loaded library and "", or None and the error if it cannot be loaded."""
+    """Load a library. Return it and "", or None and the loader's error."""
     try:
         return ctypes.CDLL(name), ""
     except OSError as error:
@@ -48,7 +48,7 @@ def load(name):
 
 
 def find_function(library, *choices):
-    """Return the first of the functions `choices` that a library has; None if it has none of them."""
+    """Return the first of the named functions that a library exports; None if it exports none of them."""
     for name in choices:
         try:
             return getattr(library, name)
@@ -57,13 +57,13 @@ def find_function(library, *choices):
     return None
 
 
-def query_attribute(library, device, number, answer):
-    """Return an attribute of a device. If the query fails, return None and store the error in `answer`."""
+def query_attribute(library, device, number, facts):
+    """Return an attribute of a device. If the query fails, return None and store the error in `facts`."""
     query = find_function(library, "cuDeviceGetAttribute")
     value = ctypes.c_int(0)
     status = query(ctypes.byref(value), number, device) if query is not None else -1
     if status:
-        answer["attribute_error"] = status
+        facts["attribute_error"] = status
         return None
     return value.value
 
@@ -76,40 +76,40 @@ def format_uuid(raw):
 def describe_cuda_device(library, ordinal):
     """Return the facts about a CUDA device."""
     device = ctypes.c_int(0)
-    answer = {"ordinal": ordinal}
+    facts = {"ordinal": ordinal}
     get = find_function(library, "cuDeviceGet")
     if get is None or get(ctypes.byref(device), ordinal):
-        return answer
+        return facts
     buffer = ctypes.create_string_buffer(256)
     query = find_function(library, "cuDeviceGetName")
     if query is not None and not query(buffer, 255, device):
-        answer["name"] = text(buffer.value)
+        facts["name"] = text(buffer.value)
     query = find_function(library, "cuDeviceGetPCIBusId")
     if query is not None and not query(buffer, 255, device):
-        answer["pci_bus_id"] = text(buffer.value).lower()
+        facts["pci_bus_id"] = text(buffer.value).lower()
     raw = (ctypes.c_ubyte * 16)()
     query = find_function(library, "cuDeviceGetUuid_v2", "cuDeviceGetUuid")
     if query is not None and not query(ctypes.byref(raw), device):
-        answer["uuid"] = format_uuid(raw)
+        facts["uuid"] = format_uuid(raw)
     total = ctypes.c_size_t(0)
     query = find_function(library, "cuDeviceTotalMem_v2", "cuDeviceTotalMem")
     if query is not None and not query(ctypes.byref(total), device):
-        answer["memory_mib"] = int(total.value >> 20)
-    major, minor = query_attribute(library, device, MAJOR, answer), query_attribute(library, device, MINOR, answer)
+        facts["memory_mib"] = int(total.value >> 20)
+    major, minor = query_attribute(library, device, MAJOR, facts), query_attribute(library, device, MINOR, facts)
     if major is None or minor is None:
         major_value, minor_value = ctypes.c_int(0), ctypes.c_int(0)
         query = find_function(library, "cuDeviceComputeCapability")
         if query is not None and not query(ctypes.byref(major_value), ctypes.byref(minor_value), device):
             major, minor = major_value.value, minor_value.value
     if major is not None and minor is not None:
-        answer["compute_capability"] = "%d.%d" % (major, minor)
-    answer["multiprocessors"] = query_attribute(library, device, MULTIPROCESSOR_COUNT, answer)
-    answer["clock_khz"] = query_attribute(library, device, CLOCK_RATE, {})
-    return answer
+        facts["compute_capability"] = "%d.%d" % (major, minor)
+    facts["multiprocessors"] = query_attribute(library, device, MULTIPROCESSOR_COUNT, facts)
+    facts["clock_khz"] = query_attribute(library, device, CLOCK_RATE, {})
+    return facts
 
 
 def list_closed_nodes():
-    """Return the device nodes that this user may not open according to their permissions. The nodes are not opened."""
+    """Return the NVIDIA device nodes whose permissions deny this user access. The nodes are not opened."""
     try:
         names = sorted(os.listdir("/dev"))
     except OSError:
@@ -119,10 +119,9 @@ def list_closed_nodes():
 
 
 def list_refused_nodes(closed):
-    """Return the device nodes that this user may open according to their permissions, but that the kernel refuses.
+    """Return the device nodes that the kernel refuses to open (EPERM) although their permissions allow it.
 
-    A cgroup can refuse them with EPERM. This opens the nodes, so it is called only after cuInit, which opens them
-    as well, has failed.
+    A cgroup can do that. This opens the nodes, so call it only after cuInit, which opens them too, has failed.
     """
     refused = []
     try:
@@ -143,41 +142,41 @@ def list_refused_nodes(closed):
 
 def describe_cuda(name):
     """Return the facts about libcuda and its devices."""
-    answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_closed_nodes()}
-    library, answer["error"] = load(name)
+    facts = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_closed_nodes()}
+    library, facts["error"] = load(name)
     if library is None:
-        return answer
-    answer["loaded"] = True
-    answer["path"] = find_mapped("libcuda")
-    answer["stand_in"] = find_function(library, "tfdoctor_stand_in") is not None
-    answer["software"] = find_function(library, "tfdoctor_software") is not None
+        return facts
+    facts["loaded"] = True
+    facts["path"] = find_mapped("libcuda")
+    facts["stand_in"] = find_function(library, "tfdoctor_stand_in") is not None
+    facts["software"] = find_function(library, "tfdoctor_software") is not None
     init = find_function(library, "cuInit")
     if init is None:
-        answer["error"] = "it has no function cuInit"
-        return answer
+        facts["error"] = "it has no function cuInit"
+        return facts
     result = init(0)
-    answer["init"] = result
+    facts["init"] = result
     error_name = find_function(library, "cuGetErrorName")
     if result and error_name is not None:
         pointer = ctypes.c_char_p()
         if not error_name(result, ctypes.byref(pointer)) and pointer.value:
-            answer["init_name"] = text(pointer.value)
+            facts["init_name"] = text(pointer.value)
     version = ctypes.c_int(0)
     query = find_function(library, "cuDriverGetVersion")
     if query is not None and not query(ctypes.byref(version)):
-        answer["version"] = version.value
+        facts["version"] = version.value
     if result:
-        answer["refused_nodes"] = list_refused_nodes(answer["closed_nodes"])
-        return answer
+        facts["refused_nodes"] = list_refused_nodes(facts["closed_nodes"])
+        return facts
     count = ctypes.c_int(0)
     query = find_function(library, "cuDeviceGetCount")
     status = query(ctypes.byref(count)) if query is not None else -1
     if status:
-        answer["count_error"] = status
-        return answer
-    answer["count"] = count.value
-    answer["devices"] = [describe_cuda_device(library, ordinal) for ordinal in range(min(count.value, MAX_DEVICES))]
-    return answer
+        facts["count_error"] = status
+        return facts
+    facts["count"] = count.value
+    facts["devices"] = [describe_cuda_device(library, ordinal) for ordinal in range(min(count.value, MAX_DEVICES))]
+    return facts
 
 
 class Memory(ctypes.Structure):
@@ -198,62 +197,62 @@ class PciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
 
 def describe_nvml_device(library, index):
     """Return the facts about an NVML device."""
-    answer = {"index": index}
+    facts = {"index": index}
     handle = ctypes.c_void_p()
     get = find_function(library, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
     if get is None or get(ctypes.c_uint(index), ctypes.byref(handle)):
-        return answer
+        return facts
     buffer = ctypes.create_string_buffer(256)
     for key, symbol in (("name", "nvmlDeviceGetName"), ("uuid", "nvmlDeviceGetUUID")):
         query = find_function(library, symbol)
         if query is not None and not query(handle, buffer, ctypes.c_uint(255)):
-            answer[key] = text(buffer.value)
+            facts[key] = text(buffer.value)
     memory = Memory()
     query = find_function(library, "nvmlDeviceGetMemoryInfo")
     if query is not None and not query(handle, ctypes.byref(memory)):
-        answer["memory_total_mib"] = int(memory.total >> 20)
-        answer["memory_used_mib"] = int(memory.used >> 20)
+        facts["memory_total_mib"] = int(memory.total >> 20)
+        facts["memory_used_mib"] = int(memory.used >> 20)
     pci = PciInfo()
     query = find_function(library, "nvmlDeviceGetPciInfo_v3")
     if query is not None and not query(handle, ctypes.byref(pci)):
-        answer["pci_bus_id"] = "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
-    return answer
+        facts["pci_bus_id"] = "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
+    return facts
 
 
 def describe_nvml(name):
     """Return the facts about NVML and its devices."""
-    answer = {"loaded": False, "error": "", "devices": []}
-    library, answer["error"] = load(name)
+    facts = {"loaded": False, "error": "", "devices": []}
+    library, facts["error"] = load(name)
     if library is None:
-        return answer
-    answer["loaded"] = True
-    answer["path"] = find_mapped("libnvidia-ml")
+        return facts
+    facts["loaded"] = True
+    facts["path"] = find_mapped("libnvidia-ml")
     init = find_function(library, "nvmlInit_v2", "nvmlInit")
     if init is None:
-        answer["error"] = "it has no function nvmlInit"
-        return answer
+        facts["error"] = "it has no function nvmlInit"
+        return facts
     result = init()
-    answer["init"] = result
+    facts["init"] = result
     describe = find_function(library, "nvmlErrorString")
     if result and describe is not None:
         describe.restype = ctypes.c_char_p
-        answer["init_error"] = text(describe(result) or b"")
+        facts["init_error"] = text(describe(result) or b"")
     buffer = ctypes.create_string_buffer(256)
     query = find_function(library, "nvmlSystemGetDriverVersion")
     if query is not None and not query(buffer, ctypes.c_uint(255)):
-        answer["driver_version"] = text(buffer.value)
+        facts["driver_version"] = text(buffer.value)
     if result:
-        return answer
+        return facts
     count = ctypes.c_uint(0)
     query = find_function(library, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
     if query is not None and not query(ctypes.byref(count)):
-        answer["count"] = count.value
-        answer["devices"] = [describe_nvml_device(library, index) for index in range(min(count.value, MAX_DEVICES))]
-    return answer
+        facts["count"] = count.value
+        facts["devices"] = [describe_nvml_device(library, index) for index in range(min(count.value, MAX_DEVICES))]
+    return facts
 
 
 def print_facts(key, value):
-    # Each library gets a separate line, which is not lost if the next library crashes or hangs.
+    # Print each library's facts at once: the next library may crash or hang.
     print(MARKER + json.dumps({key: value}))
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-# Tests the part of TensorFlow's import that concerns other packages: imports what TensorFlow imports from
-# them, and no module of TensorFlow itself. Nothing is imported from the working directory. It prints a line
-# before and after each module, so that a crash can be attributed to one. Writes no file. Runs on Python 2.7
-# and 3.5 to 3.14.
+# Tests the part of TensorFlow's import that concerns other packages: imports the modules that TensorFlow
+# imports from them, and no module of TensorFlow itself or of the working directory. It prints a line before
+# and after each module, so that a crash can be attributed to one. Writes no file. Runs on Python 2.7 and 3.5
+# to 3.14.
 from __future__ import print_function
 
 import sys
@@ -40,7 +40,7 @@ def print_facts(**facts):
 def list_traceback_files():
     """Return the files in the traceback of the current error, the innermost last.
 
-    Files of this script and of Python's import system are omitted.
+    This script and Python's import system are omitted.
     """
     paths = []
     for entry in traceback.extract_tb(sys.exc_info()[2])[-MAX_FRAMES:]:
@@ -55,7 +55,7 @@ def list_traceback_files():
 
 
 def find_root_error(error):
-    """Return the innermost ImportError of a chain. Packages replace the loader's error with their own."""
+    """Return the innermost ImportError of a chain, because packages hide the loader's error in their own."""
     for _ in range(MAX_FRAMES):
         cause = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
         if not isinstance(cause, ImportError):
@@ -65,16 +65,16 @@ def find_root_error(error):
 
 
 def find_missing_module(error):
-    """Return the name of the module that was not found; None for other errors. Python 2 has it only in the message."""
+    """Return the name of the module that was not found; None for other errors."""
     if type(error).__name__ == "ModuleNotFoundError":
         return error.name
     message = str(error)
     if sys.version_info[0] == 2 and type(error) is ImportError and message.startswith(NOT_FOUND_PREFIX):
-        name = message[len(NOT_FOUND_PREFIX) :]
+        name = message[len(NOT_FOUND_PREFIX) :]  # Python 2 has it only in the message
         innermost = sys.exc_info()[2]
         while innermost.tb_next is not None:
             innermost = innermost.tb_next
-        # For "a.b" the message names only "b" if "a" exists, so a name counts only if a requested name starts with it.
+        # For "a.b" the message names only "b" if "a" exists. Ignore it then, because "b" alone is misleading.
         if innermost.tb_frame.f_code is load.__code__:
             requested = [innermost.tb_frame.f_locals["name"]]
         else:
@@ -104,9 +104,9 @@ def load(name):
 
 
 def access_attribute(name, chain):
-    """Access an attribute of a module, such as "a.b", as TensorFlow does. Import a submodule if necessary."""
+    """Access a chain of attributes of a module, such as "a.b". Import a submodule if necessary."""
     value = sys.modules[name]
-    first, _, rest = chain.partition(".")
+    first, _, others = chain.partition(".")
     if not hasattr(value, first):
         try:
             load(name + "." + first)
@@ -115,7 +115,7 @@ def access_attribute(name, chain):
             if inner is not None and inner != name + "." + first:
                 raise
     value = getattr(value, first)
-    for part in rest.split(".") if rest else ():
+    for part in others.split(".") if others else ():
         value = getattr(value, part)
 
 
@@ -142,7 +142,7 @@ def rehearse(name, chains):
 
 
 def run_source(path):
-    """Execute a generated source, to test whether this protobuf accepts it. Return the facts about the error or {}."""
+    """Execute a generated protobuf source. Return the facts about the error; {} if protobuf accepts it."""
     try:
         with open(path, "rb") as stream:
             code = compile(stream.read(), path, "exec", 0, True)
@@ -155,11 +155,11 @@ def run_source(path):
 
 
 def rehearse_and_report(key, name, chains):
-    """Import a module, and print the result under `key`."""
+    """Import a module, access its attributes, and print the result under `key`."""
     print_facts(at=name)
-    answer = rehearse(name, chains)
-    answer.update(name=name, file=get_module_path(name), top=get_module_path(name.split(".")[0]))
-    print_facts(**{key: answer})
+    facts = rehearse(name, chains)
+    facts.update(name=name, file=get_module_path(name), top=get_module_path(name.split(".")[0]))
+    print_facts(**{key: facts})
 
 
 def main():
@@ -168,9 +168,9 @@ def main():
         rehearse_and_report("module:%d" % number, name, chains)
     for path in filter(os.path.isfile, plan["sources"]):
         print_facts(at=path)
-        answer = run_source(path)
-        print_facts(**{"source": dict(answer, name=path)})
-        if answer:
+        facts = run_source(path)
+        print_facts(**{"source": dict(facts, name=path)})
+        if facts:
             break
     keras, version = plan.get("keras") or ((), "")
     if keras and sys.version_info >= (3, 7):

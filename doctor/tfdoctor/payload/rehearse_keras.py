@@ -1,8 +1,7 @@
 # Part of rehearse.py: a stand-in for TensorFlow, with which Keras can be imported without it.
 #
-# Keras imports TensorFlow, but a rehearsal must not import it. While Keras is imported, it uses names of
-# TensorFlow as base classes, decorators, and functions whose results do not matter. Here all of these names
-# are instances of Anything.
+# Keras imports TensorFlow, but a rehearsal must not. During its import Keras uses TensorFlow's names only as
+# base classes, decorators, and functions whose results do not matter. Here they are instances of Anything.
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ UNUSABLE_FOLDER = os.path.join(os.devnull, "keras")
 class Anything(object):
     """A stand-in for any TensorFlow name.
 
-    It has every attribute, can be called, derived from and compared, and passes as a class.
+    It has every attribute, passes as a class, and can be called, subclassed and compared.
     """
 
     __bases__ = ()
@@ -78,14 +77,14 @@ class Anything(object):
 
 
 class Wrapper(object):
-    """A stand-in for TensorFlow's module wrapper, with which Keras replaces a module. It returns the module itself."""
+    """A stand-in for TensorFlow's module wrapper, which Keras uses. It returns the wrapped module."""
 
     def __new__(cls, module, *args, **options):
         return module
 
 
 class StandInBase(object):
-    """The base class of classes that derive from a TensorFlow class."""
+    """The base class that replaces a TensorFlow class in the bases of another class."""
 
     def __init__(self, *args, **options):
         pass
@@ -97,11 +96,11 @@ class StandInBase(object):
         return Anything.__getattr__(self, name)
 
 
-DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # such a module has unseen names
+DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # code that defines names dynamically
 
 
 class Module(types.ModuleType):
-    """A stand-in for a TensorFlow module. It has every name except for names that the installed file cannot define."""
+    """A stand-in for a TensorFlow module. It has every name that the installed module may define."""
 
     def __getattr__(self, name):
         if name == "keras":
@@ -113,14 +112,14 @@ class Module(types.ModuleType):
         return Anything.__getattr__(self, name)
 
 
-def is_name_missing(real, name):
+def is_name_missing(module_path, name):
     """Return whether a module certainly does not define a name.
 
-    `real` is the installed file or folder of the module; None if it is unknown.
+    `module_path` is the installed file or folder of the module; None if it is unknown.
     """
-    if real is None or find_module_path(real, name):
+    if module_path is None or find_module_path(module_path, name):
         return False
-    path = os.path.join(real, "__init__.py") if os.path.isdir(real) else real
+    path = os.path.join(module_path, "__init__.py") if os.path.isdir(module_path) else module_path
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -143,7 +142,7 @@ def find_module_path(folder, name):
 
 
 class Finder(object):
-    """A finder for TensorFlow modules, except for those that are certainly not installed."""
+    """An import finder and loader for stand-in modules, except for those that are certainly not installed."""
 
     def __init__(self, version, folder):
         self.version, self.folder = version, folder
@@ -162,9 +161,9 @@ class Finder(object):
         return spec
 
     def find_installed_path(self, parts):
-        """Return the file or folder of a TensorFlow module, given the parts of its name; None if it is unknown."""
+        """Return the file or folder of the TensorFlow module with these name parts; None if it is unknown."""
         if self.folder is None or not parts:
-            return None  # the names of the package itself are assembled during its import
+            return None  # the names of `tensorflow` itself are assembled during its import
         for path in (os.path.join(self.folder, "_api", "v2"), self.folder):
             for part in parts:
                 path = path and find_module_path(path, part)

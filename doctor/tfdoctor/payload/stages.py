@@ -1,22 +1,22 @@
-# Tests what TensorFlow really does with its GPUs, in stages: import, visible, compute, cudnn, nccl (tfdoctor
-# verify), and bench, which runs only on request (tfdoctor bench).
+# Tests TensorFlow on its GPUs in stages: import, visible, compute, cudnn, nccl (tfdoctor verify), and bench,
+# which runs only on request (tfdoctor bench).
 #
 # Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.4 to 2.x. The only argument is a JSON object:
 #
 #   stages    which of STAGES to run; `import` and `visible` always run, because the others need them
-#   device    "GPU", or "CPU": the same computations on the CPU (a test of this test)
+#   device    "GPU", or "CPU" to run the same computations on the CPU (for testing this script)
 #   limits    {stage: seconds}: SIGALRM ends the process at a stage's time limit, even if C code hangs
 #   expected  {"0": GFLOP/s} or {"0": {"float32": GFLOP/s}}: the speed of a GPU of this model, if known
 #   size      rows of the matrices that are compared
 #   timed     seconds for which each timed call is repeated
-#   small     true: everything is small and nothing is timed, for simulated GPUs
-#   bench     {"time", "devices", "workloads", "dtypes", "sizes"}: what is timed, and for how many seconds in all
+#   small     whether to use small sizes and to time nothing, for simulated GPUs
+#   bench     {"time", "devices", "workloads", "dtypes", "sizes"}: the seconds in all, and the work to time
 #
-# It prints a line for each result as soon as it is known, so that a crash or a hang loses only the results
-# after it. It decides only whether results are right.
+# It prints a line for each result as soon as it is known, so that a crash or a hang loses only later results.
+# It decides only whether results are right.
 #
-# Computations run in a Session, which every TensorFlow supports, so that there is one implementation. Inputs
-# are fed: constants would be folded, which happens on the CPU.
+# Computations run in a Session, which every TensorFlow supports, so that one implementation is enough. Inputs
+# are fed, because TensorFlow would compute with constants on the CPU (constant folding).
 #
 # Its parts, stages_*.py, must be in the same folder.
 import sys
@@ -47,7 +47,7 @@ STAGE_FUNCTIONS = {"import": do_import, "visible": do_visible, "compute": do_com
 
 
 def set_alarm(seconds):
-    """End the process with SIGALRM after these seconds. 0 cancels the alarm."""
+    """Make SIGALRM end the process after `seconds` seconds. 0 cancels the alarm."""
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         if hasattr(signal, "pthread_sigmask"):
@@ -66,7 +66,7 @@ def run_stage(run, stage, limit):
     try:
         detail, facts = STAGE_FUNCTIONS[stage](run)
     except MissingFeature as error:
-        # A missing NCCL is not a failure.
+        # An all-reduce is optional: there may be one GPU only, or no NCCL.
         status, detail = ("skipped" if stage == "nccl" else "failed"), "%s" % error
         full_error = detail if status == "failed" else ""
     except WrongResult as error:
@@ -94,7 +94,7 @@ def main():
         if stage in stages and not run_stage(run, stage, float(limits.get(stage) or 0)):
             break
     say(end=True)
-    # Skip the exit handlers of TensorFlow and the driver, which can crash or hang and are not tested here.
+    # Skip the exit handlers of TensorFlow and the driver. They can crash or hang, and are not tested here.
     sys.stderr.flush()
     os._exit(0)
 

@@ -1,9 +1,9 @@
-# Part of stages.py: the time that work takes on each device (bench). Results are not checked here.
+# Part of stages.py: times work on each device (stage bench). Results are not checked here.
 #
 # All graphs are built first and then run in turns, so that a temporary disturbance of the machine increases
 # the spread of all times and does not shift the median of one graph. The line after each turn contains all
-# times so far, and replaces the previous line. Each call fetches a number that depends on the whole work, so
-# it ends when the device has finished.
+# times so far, and replaces the previous line. Each call fetches a number that depends on the whole result,
+# so it ends when the device has finished.
 import os
 import re
 import tempfile
@@ -15,11 +15,11 @@ from stages_devices import Card, get_config_function
 from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, format_error
 
 ROUNDS = 8
-MAX_SAMPLES = 400  # largest number of times of a piece of work
-MIN_SAMPLES = 12  # smallest number of times for a precise result
-MIN_ROUNDS = 6  # smallest number of rounds for a precise result, because the machine's speed changes between rounds
-WARM_UP_SHARE, EAGER_WARM_UP_SHARE = 0.5, 0.8  # shares of the time after which no first call starts: in sessions, and afterwards
-MAX_RELATIVE_ERROR = 0.01  # half the width of the median's interval, as a share of the median
+MAX_SAMPLES = 400  # samples (timed calls) for a piece of work in all rounds
+MIN_SAMPLES = 12  # a precise result has at least this number of samples per two rounds
+MIN_ROUNDS = 6  # for a precise result, because the machine's speed changes between rounds
+WARM_UP_SHARE, EAGER_WARM_UP_SHARE = 0.5, 0.8  # no first call starts after this share of the budget: in sessions, eagerly
+MAX_RELATIVE_ERROR = 0.01  # half the width of the median's confidence interval, as a share of the median
 TICKS_PER_S = 100.0  # units of /proc/stat per second
 # Lines in TensorFlow's log about compilation and about connections between devices.
 RELEVANT_LOG_LINE = re.compile(
@@ -28,7 +28,7 @@ RELEVANT_LOG_LINE = re.compile(
 
 
 class MachineBenchmark(object):
-    """A computation without TensorFlow, which shows the speed of the machine while TensorFlow is timed.
+    """A computation without TensorFlow, whose times show the speed of the machine during the benchmark.
 
     It is a Fourier transform, because numpy computes it in a single thread on every machine.
     """
@@ -66,7 +66,7 @@ class TimedWork(object):
     def __init__(self, facts, call):
         self.facts, self.call, self.ready = facts, call, None
         self.seconds, self.first_seconds, self.skip_reason, self.log_text = [], None, "", ""
-        self.rounds = []  # number of times in each round
+        self.rounds = []  # number of samples in each round
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.is_quiet = self.is_smallest = False
 
@@ -86,10 +86,9 @@ class TimedWork(object):
 
 
 class LogCapture(object):
-    """A context manager that captures the relevant lines of the log, including those of C++.
+    """A context manager that captures the relevant lines of the log, including those from C++.
 
-    The log still reaches standard error. It is captured in a file, because a pipe could fill up while nothing reads
-    it.
+    The log still reaches standard error. It goes through a file, because a pipe that nothing reads could fill up.
     """
 
     def __init__(self):
@@ -134,7 +133,7 @@ def do_bench(run):
     config = v1.ConfigProto(
         gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": cpu_count}
     )
-    Tf32Switch(run, True).__enter__()  # no TF32 in float32, because the known peak speeds are those of float32
+    Tf32Switch(run, True).__enter__()  # the known peak speeds of float32 are those without TF32
     split_cpu(run, cpu_count)
     for workload in request.get("workloads") or WORKLOADS:  # one graph each, because optimizing a large one is slow
         graph = v1.Graph()
@@ -147,10 +146,10 @@ def do_bench(run):
     pieces = sort_in_turns(pieces)
     started = clock()  # the import and building the graphs do not count
     started += warm_up(pieces, started, budget, WARM_UP_SHARE)
-    yardstick = MachineBenchmark()
-    run_rounds(pieces, started, budget, [0], yardstick)
-    # MirroredStrategy and XLA come after each of the others has some times, which are kept if the all-reduce
-    # (NCCL) crashes or hangs.
+    benchmark = MachineBenchmark()
+    run_rounds(pieces, started, budget, [0], benchmark)
+    # Run MirroredStrategy and XLA only after all others were timed once, because an all-reduce by NCCL may
+    # crash or hang.
     build_started = clock()
     eager = []
     with LogCapture() as log:
@@ -163,7 +162,7 @@ def do_bench(run):
     pieces += eager
     for piece in pieces:
         piece.is_quiet = bool(request.get("shortly"))
-    run_rounds(pieces, started, budget, range(1, ROUNDS), yardstick)
+    run_rounds(pieces, started, budget, range(1, ROUNDS), benchmark)
     for piece in pieces:
         if piece.is_quiet:
             piece.is_quiet = False
@@ -176,12 +175,12 @@ def do_bench(run):
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - started), {}
 
 
-def explain_unserved(wish, cards):
-    """Return the error for a request that no work fits. It says that the request is wrong, not TensorFlow."""
-    workloads, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or DTYPES
+def explain_unserved(request, cards):
+    """Return the error for a request that matches no work. It explains which part of the request is wrong."""
+    workloads, types = request.get("workloads") or WORKLOADS, request.get("dtypes") or DTYPES
     reasons = []
-    kinds = [card.kind for card in cards]
-    if "allreduce" in workloads and max(kinds.count(kind) for kind in kinds) < 2:
+    device_kinds = [card.kind for card in cards]
+    if "allreduce" in workloads and max(device_kinds.count(kind) for kind in device_kinds) < 2:
         reasons.append("an all-reduce needs two devices of a kind, such as --devices CPU:0,CPU:1")
     if "train" in workloads and "float32" not in types:
         reasons.append("training is timed in float32 alone")
@@ -195,37 +194,37 @@ def explain_unserved(wish, cards):
     return error
 
 
-def make_pieces(offered, session, pieces, refused, v1=None):
-    """Build pieces of work and add them to `pieces`. Errors are added to `refused`.
+def make_pieces(definitions, session, pieces, errors, v1=None):
+    """Build each (facts, make) of `definitions` and add it to `pieces`, or its error to `errors`.
 
-    Variables are initialised before the first call, so that work that is never called takes no memory.
+    Its variables are initialised before its first call, so that work that is never called takes no memory.
     """
-    for facts, make in offered:
+    for facts, make in definitions:
         try:
-            known = set(id(variable) for variable in v1.global_variables()) if v1 is not None else ()
+            known_ids = set(id(variable) for variable in v1.global_variables()) if v1 is not None else ()
             piece = TimedWork(facts, make(session))
             if v1 is not None:
-                piece.ready = make_initializer(v1, session, known)
+                piece.ready = make_initializer(v1, session, known_ids)
             pieces.append(piece)
         except Exception as error:
-            refused.append(summarize_error(format_error(error)))
-            say(stage="bench", run=dict(facts, samples=[], first=None, left_out=refused[-1]))
+            errors.append(summarize_error(format_error(error)))
+            say(stage="bench", run=dict(facts, samples=[], first=None, left_out=errors[-1]))
 
 
-def make_initializer(v1, session, before):
-    """Return a function that initialises the new variables; None if there are none. `before` are the IDs of old ones."""
-    initializers = [variable.initializer for variable in v1.global_variables() if id(variable) not in before]
+def make_initializer(v1, session, known_ids):
+    """Return a function that initialises the variables whose id() is not in `known_ids`, if there are any."""
+    initializers = [variable.initializer for variable in v1.global_variables() if id(variable) not in known_ids]
 
-    def ready():
+    def initialize():
         session.run(initializers)
 
-    return ready if initializers else None
+    return initialize if initializers else None
 
 
 def sort_in_turns(pieces):
     """Return the pieces in the order in which they are run.
 
-    The smallest of each kind come first, so that each kind gets some time even if there is little.
+    The smallest of each family come first, so that each family is timed even if there is little time.
     """
     ranks, seen = [], {}
     for piece in pieces:
@@ -237,21 +236,21 @@ def sort_in_turns(pieces):
 
 
 def get_work_family(piece):
-    """Return the properties that pieces of different sizes have in common."""
+    """Return the properties that a piece shares with the same work in other sizes."""
     names = ("workload", "model", "part", "dtype", "strategy", "xla")
     return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
 
 
 def split_cpu(run, count):
-    """Split the CPU into logical devices for work without a session.
+    """Split the CPU into logical devices for eager work.
 
     If TensorFlow cannot do that, MirroredStrategy reports the error later.
     """
-    configure, lister = get_config_function(run.tf, "set_logical_device_configuration"), get_config_function(run.tf, "list_physical_devices")
+    configure, list_devices = get_config_function(run.tf, "set_logical_device_configuration"), get_config_function(run.tf, "list_physical_devices")
     configuration_class = get_config_function(run.tf, "LogicalDeviceConfiguration")
     if count > 1 and configure is not None and configuration_class is not None:
         try:
-            configure(lister("CPU")[0], [configuration_class() for _ in range(count)])
+            configure(list_devices("CPU")[0], [configuration_class() for _ in range(count)])
         except (RuntimeError, ValueError):
             pass
 
@@ -259,8 +258,8 @@ def split_cpu(run, count):
 def warm_up(pieces, began, budget, share):
     """Time the first call of each piece, which optimizes the graph, compiles, and selects algorithms.
 
-    The smallest piece of each kind may start at any time within the budget, the others only within this share of it.
-    Return the seconds for initialising variables, which do not count.
+    The smallest piece of each family may start at any time within the budget, the others only within this share.
+    Return the seconds spent on initialising variables, which do not count.
     """
     too_slow, uncounted = {}, 0.0
     for piece in pieces:
@@ -280,7 +279,7 @@ def warm_up(pieces, began, budget, share):
             piece.log_text = log.text
             start = clock()
             piece.call()
-            if clock() - start > budget * share / 12.0:
+            if clock() - start > budget * share / 12.0:  # larger sizes would use up the budget
                 too_slow[get_work_family(piece)] = True
         except Exception as error:
             piece.skip_reason = summarize_error(format_error(error))
@@ -288,8 +287,8 @@ def warm_up(pieces, began, budget, share):
     return uncounted
 
 
-def run_rounds(pieces, began, budget, numbers, yardstick=None):
-    """Time the pieces in turns, until the budget is used up or the results are precise."""
+def run_rounds(pieces, began, budget, numbers, benchmark=None):
+    """Time the pieces in turns until the budget in seconds is used up, or until all results are precise."""
     active = [piece for piece in pieces if not piece.skip_reason]
     for number in numbers:
         imprecise = [piece for piece in active if not piece.skip_reason and not is_precise(piece)]
@@ -297,8 +296,8 @@ def run_rounds(pieces, began, budget, numbers, yardstick=None):
             remaining = budget - (clock() - began)
             if remaining <= 0 and piece.seconds:
                 continue
-            if yardstick is not None:
-                yardstick.measure()
+            if benchmark is not None:
+                benchmark.measure()
             slot = max(remaining, 0.0) / max((ROUNDS - number) * len(imprecise) - position, 1)
             start, load_before = clock(), read_cpu_load()
             count_before = len(piece.seconds)
@@ -314,12 +313,12 @@ def run_rounds(pieces, began, budget, numbers, yardstick=None):
             piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
             measure_others(piece, load_before, read_cpu_load(), clock() - start)
             piece.report()
-        if yardstick is not None:
-            yardstick.report()
+        if benchmark is not None:
+            benchmark.report()
 
 
 def is_precise(piece):
-    """Return whether there were enough rounds and the 95 % confidence interval of the median is narrow enough."""
+    """Return whether there are enough rounds and the median's 95 % confidence interval is narrow enough."""
     seconds = piece.seconds
     count = len(seconds)
     if len([round_count for round_count in piece.rounds if round_count]) < MIN_ROUNDS or count < MIN_SAMPLES * ROUNDS // 2:
@@ -351,7 +350,7 @@ def read_cpu_load():
 
 
 def count_throttled():
-    """Return how often a cgroup quota stopped this process; 0 if it is unknown."""
+    """Return in how many periods the CPU quota of a cgroup throttled this process; 0 if it is unknown."""
     for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         try:
             with open(find_own_group(name)) as stream:
@@ -364,7 +363,7 @@ def count_throttled():
 
 
 def find_own_group(name):
-    """Return the file of this process's own cgroup if it exists, else `name`."""
+    """Return the file `name` of the cgroup of this process if it exists there, else `name`."""
     folder, _, file_name = name.rpartition("/")
     with open("/proc/self/cgroup") as stream:
         for line in stream:
@@ -377,9 +376,9 @@ def find_own_group(name):
 
 
 def measure_others(piece, before, after, seconds):
-    """Set `piece.others`, the share of the processors (0 to 1) that other processes used during the timing.
+    """Set `piece.others`, the share of the processors (0 to 1) that other processes used meanwhile.
 
-    It is 1 if a quota stopped this process, and remains None if the measured time is too short.
+    It is 1 if a CPU quota throttled this process, and remains None if the measured time is too short.
     """
     if before is None or after is None or piece.others == 1.0:
         return
@@ -387,15 +386,14 @@ def measure_others(piece, before, after, seconds):
     piece.busy += (after[0] - before[0]) - (after[1] - before[1])
     if after[3] > before[3]:
         piece.others = 1.0
-    elif piece.spent > 0.3:  # the kernel counts in hundredths of a second
+    elif piece.spent > 0.3:  # the kernel's counters are too coarse (1/100 s) for shorter times
         piece.others = min(max(piece.busy / piece.spent, 0.0), 0.99)
 
 
 def select_devices(run, names):
     """Return the devices with these names, or the CPU and each GPU if `names` is empty.
 
-    Several CPUs are parts of it (logical devices). Raise Wrong if TensorFlow does not list a requested
-    device.
+    CPU:1 and higher are logical devices. Raise WrongResult if TensorFlow does not list a requested device.
     """
     gpus = {}
     if any(name.startswith("GPU") for name in names) or not names:

@@ -1,6 +1,6 @@
-# Part of stages.py: the work that bench times. The data is in variables on the device, except for `copy`,
-# which tests the connection. A piece consists of facts and a function that takes a session and returns what
-# is called for each time.
+# Part of stages.py: the work that bench times. A piece of work is (facts, make): `make` takes a session, or
+# None for eager work, and returns the function whose calls are timed. The data is in variables on the device,
+# except for `copy`, which tests the connection.
 from stages_compute import has_dtype, Tf32Switch
 from stages_output import MissingFeature
 
@@ -19,36 +19,36 @@ WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 
 
-def choose_sizes(kind, cards, wish):
-    """Return the requested sizes, else the default ones; on CPUs only those that do not take long."""
-    if wish.get("sizes"):
-        return wish["sizes"]
+def choose_sizes(kind, cards, request):
+    """Return the requested sizes, or the default ones. On CPUs the default omits sizes that take long."""
+    if request.get("sizes"):
+        return request["sizes"]
     is_cpu_only = all(card.kind == "CPU" for card in cards)
     return [size for size in DEFAULT_SIZES[kind] if not is_cpu_only or size <= MAX_CPU_SIZES[kind]]
 
 
-def build(run, cards, wish, name):
-    """Return (facts, make) of all pieces."""
-    workloads = wish.get("workloads") or WORKLOADS
+def build(run, cards, request, format_name):
+    """Return (facts, make) of all pieces of work that run in a session."""
+    workloads = request.get("workloads") or WORKLOADS
     pieces = []
-    types = wish.get("dtypes") or DTYPES
+    types = request.get("dtypes") or DTYPES
     for dtype in types:
         for workload in workloads:
-            for piece in WORK[workload](run, cards, wish, dtype, name):
+            for piece in WORK[workload](run, cards, request, dtype, format_name):
                 pieces.append(piece)
     return pieces
 
 
-def supports_dtype(run, card, dtype, wish):
+def supports_dtype(run, card, dtype, request):
     """Return whether this TensorFlow and this device support the type.
 
-    Half precision on a CPU is slow, and is timed only on request.
+    Half precision on a CPU is slow, so it counts as supported only if it was requested.
     """
     if dtype == "tf32":
         is_supported = Tf32Switch(run, True).switch is not None
         return is_supported and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
     if card.kind == "CPU":
-        is_requested = dtype == "float32" or dtype in (wish.get("dtypes") or ())
+        is_requested = dtype == "float32" or dtype in (request.get("dtypes") or ())
         return is_requested and (dtype != "bfloat16" or hasattr(run.tf, "bfloat16"))
     return has_dtype(run, card, dtype)
 
@@ -60,18 +60,18 @@ def describe_work(workload, dtype, size, names, strategy="one", model=None, **mo
     )
 
 
-def can_train(wish):
-    """Return whether training is included; it is timed in float32 only."""
-    return "float32" in (wish.get("dtypes") or DTYPES)
+def can_train(request):
+    """Return whether float32 is requested, because training is timed in float32 only."""
+    return "float32" in (request.get("dtypes") or DTYPES)
 
 
 def take_first_number(v1, tensor):
-    """Return one number of a tensor, which is fetched; the rest stays on the device."""
+    """Return the first number of a tensor. Fetching it leaves the rest of the tensor on the device."""
     return v1.reshape(tensor, [-1])[0]
 
 
 def make_variable(run, shape, dtype, scale=1.0):
-    """Return a variable with random numbers that are generated on its own device."""
+    """Return a variable with random numbers that its device generates."""
     v1 = run.v1
     start = v1.random_uniform(shape, -scale, scale, seed=3)
     return v1.Variable(v1.cast(start, getattr(run.tf, dtype)), trainable=False)
@@ -86,7 +86,7 @@ def make_fetch(session, tensor, feed=None):
 
 
 def allow_tf32(run, call):
-    """Return a call with TF32 enabled, which TensorFlow tests at the start of each product."""
+    """Return a function that makes a call with TF32. TensorFlow reads the setting for each product."""
     switch = Tf32Switch(run, True).switch
 
     def call_with_tf32():
@@ -99,12 +99,12 @@ def allow_tf32(run, call):
     return call_with_tf32
 
 
-def matmul(run, cards, wish, dtype, name):
+def matmul(run, cards, request, dtype, format_name):
     """Yield matrix products on each device."""
     v1 = run.v1
-    for size in choose_sizes("matmul", cards, wish):
+    for size in choose_sizes("matmul", cards, request):
         for card in cards:
-            if not supports_dtype(run, card, dtype, wish):
+            if not supports_dtype(run, card, dtype, request):
                 continue
 
             def make(session, card=card, size=size):
@@ -114,17 +114,17 @@ def matmul(run, cards, wish, dtype, name):
                     call = make_fetch(session, take_first_number(v1, v1.matmul(left, right)))
                     return allow_tf32(run, call) if dtype == "tf32" else call
 
-            yield describe_work("matmul", dtype, size, [name(card)], flop=2.0 * size**3), make
+            yield describe_work("matmul", dtype, size, [format_name(card)], flop=2.0 * size**3), make
 
 
-def conv(run, cards, wish, dtype, name):
+def conv(run, cards, request, dtype, format_name):
     """Yield convolutions on each device."""
     v1 = run.v1
-    if dtype == "tf32":  # cuDNN's algorithm is chosen once for both, by the first to run
+    if dtype == "tf32":  # cuDNN chooses one algorithm for float32 and TF32, when the first of them runs
         return
-    for size in choose_sizes("conv", cards, wish):
+    for size in choose_sizes("conv", cards, request):
         for card in cards:
-            if not supports_dtype(run, card, dtype, wish):
+            if not supports_dtype(run, card, dtype, request):
                 continue
 
             def make(session, card=card, size=size):
@@ -135,17 +135,17 @@ def conv(run, cards, wish, dtype, name):
                     return make_fetch(session, take_first_number(v1, result))
 
             flop = 2.0 * IMAGES * size * size * CIN * COUT * 9
-            yield describe_work("conv", dtype, size, [name(card)], flop=flop), make
+            yield describe_work("conv", dtype, size, [format_name(card)], flop=flop), make
 
 
-def copy(run, cards, wish, dtype, name):
-    """Yield copies from each device to each other one, or within a single device; pairs of CPUs are omitted."""
+def copy(run, cards, request, dtype, format_name):
+    """Yield copies between each two devices, or within the first one. Pairs of CPUs are omitted."""
     v1 = run.v1
-    if dtype != (wish.get("dtypes") or DTYPES)[0]:  # once, independent of the types
+    if dtype != (request.get("dtypes") or DTYPES)[0]:  # copies do not depend on the type, so they are timed once
         return
     pairs = [(source, target) for source in cards for target in cards if source is not target and "GPU" in source.kind + target.kind]
     pairs = pairs or [(cards[0], cards[0])]
-    for size in choose_sizes("copy", cards, wish):
+    for size in choose_sizes("copy", cards, request):
         for source, target in pairs:
 
             def make(session, source=source, target=target, size=size):
@@ -158,7 +158,7 @@ def copy(run, cards, wish, dtype, name):
                 with v1.device(target.device):
                     return make_fetch(session, take_first_number(v1, v1.identity(data)))
 
-            yield describe_work("copy", "float32", size, [name(source), name(target)], bytes=size), make
+            yield describe_work("copy", "float32", size, [format_name(source), format_name(target)], bytes=size), make
 
 
 # ---------------------------------------------------------------- training
@@ -200,17 +200,17 @@ MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANS
 
 
 def make_batch(shape, part):
-    """Return a batch of random numbers in the host's memory."""
+    """Return a batch of `part` arrays of random numbers in the host's memory."""
     import numpy
 
     return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part] + shape).astype("float32")
 
 
 def build_step(run, model, cards, size, fed=False):
-    """Return (a whole step, its gradients alone, the feed): each device has a part of the batch.
+    """Return the tensors (a whole training step, its gradients alone) and the feed.
 
-    The weights are on the first device. fed: the batch comes from the host's memory each time; else it is on
-    the devices.
+    The weights are on the first device, and each device has a part of the batch. If `fed` is true, the batch is
+    fed from the host's memory in each call; otherwise it stays on the devices.
     """
     v1 = run.v1
     network, shapes, shape = MODELS[model]
@@ -234,18 +234,18 @@ def build_step(run, model, cards, size, fed=False):
         return apply_mean(v1, parameters, towers), v1.add_n(gradient_ends), feed
 
 
-def apply_mean(v1, kept, towers):
-    """Return a tensor that depends on the weights after they were changed by the mean of the towers' gradients.
+def apply_mean(v1, parameters, towers):
+    """Apply the mean of the towers' gradients to the weights. Return a tensor that depends on the result.
 
     It is computed on the device of the surrounding scope.
     """
     means = [v1.add_n(list(gradients)) / float(len(towers)) for gradients in zip(*towers)] if len(towers) > 1 else towers[0]
-    changed = [v1.assign_sub(weight, 1e-4 * mean) for weight, mean in zip(kept, means)]
+    changed = [v1.assign_sub(weight, 1e-4 * mean) for weight, mean in zip(parameters, means)]
     return v1.add_n([take_first_number(v1, weight) for weight in changed])
 
 
 def build_average(run, model, cards):
-    """Return the part of a step after the gradients, which are variables here."""
+    """Return the part of a training step after the gradients, with variables in place of the gradients."""
     v1 = run.v1
     towers = []
     for card in cards:
@@ -260,76 +260,76 @@ def count_gradient_bytes(model):
     total = 0
     for shape in MODELS[model][1]:
         count = 4
-        for side in shape:
-            count *= side
+        for dimension in shape:
+            count *= dimension
         total += count
     return total
 
 
-def train(run, cards, wish, dtype, name):
-    """Yield training steps on each device and on all of a kind, for the latter also the parts of a step."""
+def train(run, cards, request, dtype, format_name):
+    """Yield training steps on each device and on all devices of a kind.
+
+    For several devices the parts of a step are yielded, too.
+    """
     if dtype != "float32":
         return
     multi_device = [group for group in group_devices(cards) if len(group) > 1]
     for model in ("cnn", "transformer"):
         for group in multi_device:
 
-            def share(session, group=group, model=model):
+            def build_allreduce(session, group=group, model=model):
                 return make_fetch(session, build_average(run, model, group))
 
-            names = [name(card) for card in group]
-            yield describe_work("train", dtype, count_gradient_bytes(model), names, "towers", model, part="allreduce"), share
-        for size in choose_sizes(model, cards, wish):
+            names = [format_name(card) for card in group]
+            yield describe_work("train", dtype, count_gradient_bytes(model), names, "towers", model, part="allreduce"), build_allreduce
+        for size in choose_sizes(model, cards, request):
             for group in group_devices(cards):
                 if size < len(group):
                     continue
                 strategy = "one" if len(group) == 1 else "towers"
-                names = [name(card) for card in group]
+                names = [format_name(card) for card in group]
                 tensors = {}
 
-                def make(session, group=group, size=size, model=model, tensors=tensors):
+                def build_whole(session, group=group, size=size, model=model, tensors=tensors):
                     tensors["step"], tensors["compute"], _ = build_step(run, model, group, size)
                     return make_fetch(session, tensors["step"])
 
-                def build_alone(session, tensors=tensors):
+                def build_gradients(session, tensors=tensors):
                     return make_fetch(session, tensors["compute"])
 
-                def build_feeding(session, group=group, size=size, model=model):
+                def build_fed(session, group=group, size=size, model=model):
                     step, _, feed = build_step(run, model, group, size, fed=True)
                     return make_fetch(session, step, feed)
 
-                yield describe_work("train", dtype, size, names, strategy, model), make
+                yield describe_work("train", dtype, size, names, strategy, model), build_whole
                 if len(group) > 1:
-                    yield describe_work("train", dtype, size, names, strategy, model, part="compute"), build_alone
+                    yield describe_work("train", dtype, size, names, strategy, model, part="compute"), build_gradients
                 if len(group) > 1 or any(group[0] is other[0] for other in multi_device):
-                    yield describe_work("train", dtype, size, names, strategy, model, part="fed"), build_feeding
+                    yield describe_work("train", dtype, size, names, strategy, model, part="fed"), build_fed
 
 
 # ---------------------------------------------------------------- work without a session
 
 
-def build_eager(run, cards, wish, name):
+def build_eager(run, cards, request, format_name):
     """Yield training by MirroredStrategy and, on request, work compiled by XLA.
 
     Requires TensorFlow 2.2 or newer.
     """
-    workloads = wish.get("workloads") or WORKLOADS
-    if "train" in workloads and can_train(wish):
-        for piece in build_mirrored(run, cards, wish, name):
+    workloads = request.get("workloads") or WORKLOADS
+    if "train" in workloads and can_train(request):
+        for piece in build_mirrored(run, cards, request, format_name):
             yield piece
-    if wish.get("xla"):
-        for piece in build_compiled(run, cards, wish, name):
+    if request.get("xla"):
+        for piece in build_compiled(run, cards, request, format_name):
             yield piece
 
 
-def build_mirrored(run, cards, wish, name):
-    """Yield the same training by MirroredStrategy, with a copy of the weights on each device.
-
-    Its all-reduce is also timed alone.
-    """
+def build_mirrored(run, cards, request, format_name):
+    """Yield training by MirroredStrategy, with the weights on each device, and its all-reduce alone."""
     strategies = {}
 
-    def strategy_of(group):
+    def get_strategy(group):
         if not hasattr(getattr(run.tf.distribute, "MirroredStrategy", None), "run"):
             raise MissingFeature("MirroredStrategy.run is there from TensorFlow 2.2 on")
         key = tuple(card.device for card in group)
@@ -341,22 +341,22 @@ def build_mirrored(run, cards, wish, name):
         for group in group_devices(cards):
             if len(group) < 2:
                 continue
-            names = [name(card) for card in group]
+            names = [format_name(card) for card in group]
             description = describe_work("train", "float32", count_gradient_bytes(model), names, "mirrored", model, part="allreduce")
 
-            def share(session, group=group, model=model, description=description):
-                strategy = strategy_of(group)
+            def build_allreduce(session, group=group, model=model, description=description):
+                strategy = get_strategy(group)
                 description["way"] = describe_reduction(strategy)
                 return build_mirrored_share(run.tf, strategy, model)
 
-            yield description, share
-            for size in choose_sizes(model, cards, wish):
+            yield description, build_allreduce
+            for size in choose_sizes(model, cards, request):
                 if size < len(group):
                     continue
                 description = describe_work("train", "float32", size, names, "mirrored", model)
 
                 def make(session, group=group, size=size, model=model, description=description):
-                    strategy = strategy_of(group)
+                    strategy = get_strategy(group)
                     description["way"] = describe_reduction(strategy)
                     return build_mirrored_step(run.tf, strategy, model, max(size // len(group), 1))
 
@@ -364,7 +364,7 @@ def build_mirrored(run, cards, wish, name):
 
 
 def describe_reduction(strategy):
-    """Return how a strategy averages: "CollectiveAllReduce, NCCL", "NcclAllReduce" and so on; None if it is unknown."""
+    """Return how a strategy averages, such as "CollectiveAllReduce, NCCL"; None if it is unknown."""
     extended = strategy.extended
     try:
         collective = not extended._use_merge_call()
@@ -401,15 +401,15 @@ def build_mirrored_step(tf, strategy, model, part):
     return call
 
 
-def apply_mirrored_change(tf, kept, gradients):
+def apply_mirrored_change(tf, parameters, gradients):
     """Change the weights by the mean of the gradients of all replicas."""
     means = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-    for weight, mean in zip(kept, means):
+    for weight, mean in zip(parameters, means):
         weight.assign_sub(1e-4 * mean)
 
 
 def build_mirrored_share(tf, strategy, model):
-    """Return the part of a MirroredStrategy step after its gradients."""
+    """Return a function that runs the part of a MirroredStrategy step after the gradients."""
     shapes = MODELS[model][1]
     with strategy.scope():
         parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in shapes]
@@ -427,24 +427,27 @@ def build_mirrored_share(tf, strategy, model):
     return call
 
 
-def build_compiled(run, cards, wish, name):
-    """Yield products, convolutions and steps on each device, by tf.function(jit_compile=True)."""
-    workloads = wish.get("workloads") or WORKLOADS
-    if not can_train(wish):  # only in float32
+def build_compiled(run, cards, request, format_name):
+    """Yield products, convolutions and training steps on each device, compiled by XLA."""
+    workloads = request.get("workloads") or WORKLOADS
+    if not can_train(request):  # only in float32
         return
     for workload in [candidate for candidate in ("matmul", "conv", "train") if candidate in workloads]:
         for model in ("cnn", "transformer") if workload == "train" else (None,):
-            for size in choose_sizes(model or workload, cards, wish):
+            for size in choose_sizes(model or workload, cards, request):
                 for card in cards:
 
                     def make(session, card=card, size=size, workload=workload, model=model):
                         return xla_call(run.tf, card, workload, model, size)
 
-                    yield describe_work(workload, "float32", size, [name(card)], "one", model, xla=True), make
+                    yield describe_work(workload, "float32", size, [format_name(card)], "one", model, xla=True), make
 
 
 def xla_call(tf, card, workload, model, size):
-    """Return a function that runs compiled work; all of its result is returned, or XLA would skip the rest."""
+    """Return a function that runs work compiled by XLA.
+
+    The compiled function returns the whole result, because XLA would not compute unused parts.
+    """
     if not hasattr(tf, "function") or not tf.executing_eagerly():
         raise MissingFeature("jit_compile is there from TensorFlow 2.1 on")
     v1 = tf.compat.v1
@@ -469,14 +472,14 @@ def xla_call(tf, card, workload, model, size):
                     weight.assign_sub(1e-4 * gradient)
                 return loss
 
-    def whole(*args):
+    def work_and_sample(*args):
         result = work(*args)
         return result, tf.reshape(result, [-1])[0]
 
     try:
-        compiled = tf.function(whole, jit_compile=True)
+        compiled = tf.function(work_and_sample, jit_compile=True)
     except (TypeError, ValueError):  # 2.1 to 2.4
-        compiled = tf.function(whole, experimental_compile=True)
+        compiled = tf.function(work_and_sample, experimental_compile=True)
 
     def call():
         with tf.device(card.device):
@@ -493,15 +496,15 @@ def group_devices(cards):
     return [[card] for card in cards] + [kinds[kind] for kind in sorted(kinds) if len(kinds[kind]) > 1]
 
 
-def allreduce(run, cards, wish, dtype, name):
+def allreduce(run, cards, request, dtype, format_name):
     """Yield all-reduces over all devices of a kind."""
     v1 = run.v1
-    if dtype != (wish.get("dtypes") or DTYPES)[0]:
+    if dtype != (request.get("dtypes") or DTYPES)[0]:
         return
     for group in group_devices(cards):
         if len(group) < 2:
             continue
-        for size in choose_sizes("allreduce", cards, wish):
+        for size in choose_sizes("allreduce", cards, request):
 
             def make(session, group=group, size=size):
                 variables = []
@@ -517,7 +520,7 @@ def allreduce(run, cards, wish, dtype, name):
                 with v1.device(group[0].device):
                     return make_fetch(session, v1.add_n(ends))
 
-            yield describe_work("allreduce", "float32", size, [name(card) for card in group], "towers", bytes=size), make
+            yield describe_work("allreduce", "float32", size, [format_name(card) for card in group], "towers", bytes=size), make
 
 
 WORK = {"matmul": matmul, "conv": conv, "train": train, "copy": copy, "allreduce": allreduce}

@@ -1,5 +1,5 @@
-# Part of stages.py: computations whose results are compared with numpy's (compute, cudnn), on each GPU
-# separately.
+# Part of stages.py: computations on each GPU, whose results are compared with numpy's (stages compute and
+# cudnn).
 import math
 import re
 import time
@@ -8,14 +8,14 @@ from stages_devices import fill_description, list_by_creating
 from stages_output import MissingFeature, WrongResult, round_finite, format_count, say, summarize_error, measure_since, format_error, merge_failures
 
 TIMED_ROWS = 4096  # rows of the matrices that are timed: 64 MiB each in float32
-PRODUCTS_PER_RUN = 4  # products per run, so that the cost of starting one is negligible
+PRODUCTS_PER_RUN = 4  # so that the cost of starting a run is negligible
 ESTIMATE_ROWS = 512  # rows of the product from which the time of large ones is estimated
-MAX_RUN_S, TARGET_RUN_S = 30.0, 3.0  # seconds: if a run takes longer than MAX_RUN_S, rows are halved until TARGET_RUN_S
-MIN_COPY_GBPS = 1.2  # GB/s; one lane of PCIe 3.0 carries 0.98, sixteen from pageable memory 3 and more
+MAX_RUN_S, TARGET_RUN_S = 30.0, 3.0  # if a run would take longer than MAX_RUN_S, rows are halved until TARGET_RUN_S
+MIN_COPY_GBPS = 1.2  # one PCIe 3.0 lane carries 0.98 GB/s; sixteen lanes carry at least 3 from pageable memory
 ROUNDING_UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 TF32_UNIT = 2.0**-10
 NO_KERNEL = re.compile(r"[Nn]o (OpKernel|supported kernel|registered)|not in list of allowed values")
-# GPUs add up bfloat16 in float32; float16 in either, depending on GPU and release.
+# GPUs add up bfloat16 in float32, and float16 in float16 or float32, depending on the GPU and the release.
 SUM_UNIT = {"GPU": dict(ROUNDING_UNIT, bfloat16=2.0**-24), "CPU": ROUNDING_UNIT}
 # The convolution: images, height and width, channels in and out; the filter is 3x3.
 CONVOLUTION = (8, 32, 32, 16, 32)
@@ -23,7 +23,7 @@ SMALL_CONVOLUTION = (2, 6, 6, 4, 8)
 
 
 def do_compute(run):
-    """Compare matrix products on each device with those of numpy, and time them."""
+    """Compare matrix products on each device with numpy's, and time them. Raise WrongResult on errors."""
     try:
         run.open()
     except WrongResult as error:
@@ -50,7 +50,7 @@ def do_compute(run):
 
 
 def compute_on(run, card):
-    """Test all types on a device. Return a summary, and the first error or ""."""
+    """Test each data type on a device. Return a summary, and the full text of the first error or ""."""
     results = []
     for dtype in ("float32", "float16", "bfloat16"):
         if not has_dtype(run, card, dtype):
@@ -87,7 +87,7 @@ def compute_on(run, card):
 
 
 def has_dtype(run, card, dtype):
-    """Return whether the device and this TensorFlow support a type."""
+    """Return whether the device and this TensorFlow support a data type."""
     if dtype == "float32":
         return True
     if dtype == "bfloat16" and not hasattr(run.tf, "bfloat16"):
@@ -98,18 +98,18 @@ def has_dtype(run, card, dtype):
 
 
 def compare(run, card, dtype):
-    """Compare a product on the device with numpy's in float64. Return [(mode, largest deviation, its limit)].
+    """Compare a product on the device with numpy's in float64. Return [(mode, largest deviation, limit)].
 
     The factors are independent and have mean 0 and variance 1/3, so a running sum of k products has the rms
-    sqrt(k)/3. Each of n additions has an error of at most u times that sum. The errors are independent, so that
-    the total error is u * n / (3 * sqrt(2)). The largest error of a million results that were added one by one was
-    5 times as large; 12 times is allowed.
+    sqrt(k)/3. Each of n additions adds an error of at most u times that sum. The errors are independent, so the
+    typical total error is u * n / (3 * sqrt(2)). The largest error of a million results that were added one by
+    one was 5 times as large; 12 times is allowed.
 
-    TF32 reduces both factors to 10 bits, so each product has an error of up to 2**-10 of either factor. The total
-    error is 2**-10 * sqrt(2 * n) / 3. The largest error was 2.4 times as large; 6 times is allowed.
+    TF32 reduces both factors to 10 bits, so a product has an error of up to 2**-10 from each factor. The typical
+    total error is 2**-10 * sqrt(2 * n) / 3. The largest error was 2.4 times as large; 6 times is allowed.
 
-    The factors for float16 and bfloat16 are multiples of 1/64, which both represent exactly. Their result is
-    rounded to u once, or several times if a sum is composed of parts.
+    The factors for float16 and bfloat16 are multiples of 1/64, which both types represent exactly. The result is
+    rounded to u once, or several times if partial sums are added.
     """
     import numpy
 
@@ -135,15 +135,17 @@ def compare(run, card, dtype):
 
 
 def compute_sum_limit(n, unit):
+    """Return the largest error that rounding explains in a sum of `n` products. See `compare`."""
     return 12 * unit * n / (3 * math.sqrt(2.0))
 
 
 def compute_tf32_limit(n):
+    """Return the largest error that TF32 explains in a sum of `n` products. See `compare`."""
     return 6 * TF32_UNIT * math.sqrt(2.0 * n) / 3
 
 
 class Tf32Switch(object):
-    """A context manager that disables TF32 if `off` is true and this TensorFlow supports that."""
+    """A context manager that disables TF32 if `off` is true. It yields whether this TensorFlow allows it."""
 
     def __init__(self, run, off):
         experimental = getattr(getattr(run.tf, "config", None), "experimental", None)
@@ -166,7 +168,7 @@ def compute_product(run, card, dtype, left, right):
     try:
         return multiply(run, card, dtype, left, right)
     except Exception as error:
-        # Old releases lack half precision; on a GPU only bfloat16's kernels can be missing.
+        # Old releases have no half-precision kernels for the CPU, and none of bfloat16 for GPUs.
         optional = dtype == "bfloat16" or (run.kind == "CPU" and dtype == "float16")
         if optional and NO_KERNEL.search(format_error(error)):
             raise MissingFeature(dtype)
@@ -185,10 +187,10 @@ def multiply(run, card, dtype, left, right):
             return session.run(result, {fed[0]: left, fed[1]: right}).astype("float64")
 
 
-def measure_speed(run, card, dtype, mode, first):
+def measure_speed(run, card, dtype, mode, times_copy):
     """Time large products. Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note).
 
-    If `first` is true, copying to the device is timed, too.
+    If `times_copy` is true, also time copies to the device.
     """
     import numpy
 
@@ -209,7 +211,7 @@ def measure_speed(run, card, dtype, mode, first):
         with run.session() as session:
             session.run(variable.initializer, {fed: start})
             copies = []
-            for _ in range(4 if first else 0):
+            for _ in range(4 if times_copy else 0):
                 started = time.time()
                 session.run(copied, {fed: start})
                 copies.append(time.time() - started)
@@ -234,7 +236,7 @@ def measure_speed(run, card, dtype, mode, first):
 
 
 def choose_rows(run, card, dtype):
-    """Return the number of rows to time. It is smaller if the device is too slow for the default."""
+    """Return the number of matrix rows to time: TIMED_ROWS, or fewer if the device is slow."""
     import numpy
 
     v1 = run.v1
@@ -257,7 +259,7 @@ def choose_rows(run, card, dtype):
 
 
 def time_call(seconds, call):
-    """Return the mean time of a call in seconds. It is repeated for `seconds` seconds, after a call to warm up."""
+    """Return a call's mean time in seconds. After a warm-up call it is repeated for `seconds` seconds."""
     call()
     started, count = time.time(), 0
     while not count or time.time() - started < seconds:
@@ -267,7 +269,7 @@ def time_call(seconds, call):
 
 
 def do_cudnn(run):
-    """Compare a convolution on each device with that of numpy."""
+    """Compare a convolution on each device with that of numpy. Raise WrongResult if one is wrong."""
     run.open()
     failures = []
     for card in run.cards:
@@ -310,7 +312,8 @@ def convolve_on(run, card):
         with run.session() as session:
             results = session.run(answers, dict(zip(fed, (image, kernel, gradient))))
     worst = 0.0
-    # The last values are the numbers of products in each result. cuDNN may use TF32, and Winograd is not more precise.
+    # The last tuple has the number of products in each sum. The limit is that of TF32, which cuDNN may use.
+    # Its Winograd algorithm is not more precise.
     for name, array, expected, products in zip(
         ("the result", "the gradient of the input", "the gradient of the filter"),
         results,
@@ -325,7 +328,7 @@ def convolve_on(run, card):
 
 
 def compute_convolution(numpy, sizes, image, kernel, result_gradient):
-    """Return the result, the gradient of the image and the gradient of the kernel of a convolution by numpy.
+    """Return a convolution's result, and its gradients by image and kernel, as numpy computes them.
 
     The convolution is 3x3, NHWC, with SAME padding.
     """

@@ -1,4 +1,4 @@
-# Part of stages.py: TensorFlow of any release, and the devices that it lists (import, visible).
+# Part of stages.py: import TensorFlow and list its devices, in any release (stages import and visible).
 import os
 import re
 import sys
@@ -57,7 +57,7 @@ class Run(object):
         return self.v1.Session(config=self.config())
 
     def open(self):
-        """Create all devices, because TensorFlow cannot create only some of them. Raise WrongResult if that fails.
+        """Create all devices, as TensorFlow cannot create only some. Raise WrongResult if that fails.
 
         Do not repeat this after a failure, because TensorFlow 2.21 then hangs.
         """
@@ -84,10 +84,7 @@ def get_config_function(tf, name):
 
 
 def list_by_creating(run):
-    """Return [(index, name, description)] of the devices, using device_lib. Releases before 1.14 have no other way.
-
-    This creates the devices.
-    """
+    """Create the devices, and return [(index, name, description)]. Releases before 1.14 need this."""
     from tensorflow.python.client import device_lib
 
     try:
@@ -102,7 +99,7 @@ def list_by_creating(run):
 
 
 def fill_description(card, description):
-    """Add the details in a description like "device: 0, name: Tesla T4, [...], compute capability: 7.5" to `card`."""
+    """Add the details to `card` that a description like "[...] name: Tesla T4, [...]" contains."""
     for key, label in (("device_name", "name"), ("compute_capability", "compute capability")):
         match = re.search(r"(?:^|, )%s: ([^,]{1,100})" % label, description)
         if match:
@@ -110,7 +107,7 @@ def fill_description(card, description):
 
 
 class NoKerasSettings(object):
-    """A context manager that removes the settings file that importing Keras creates."""
+    """A context manager that removes the settings file if importing Keras creates one."""
 
     def __enter__(self):
         folders = [os.path.join(folder, ".keras") for folder in (os.path.expanduser("~"), "/tmp")]
@@ -131,7 +128,7 @@ class NoKerasSettings(object):
 
 
 def do_import(run):
-    """Import TensorFlow."""
+    """Import TensorFlow, and return a summary and the facts."""
     with NoKerasSettings():
         import tensorflow as tf
 
@@ -144,7 +141,10 @@ def do_import(run):
 
 
 def do_visible(run):
-    """List the devices of the requested kind."""
+    """Store the devices of the requested kind in `run.cards`, and return a summary and the facts.
+
+    Raise WrongResult if there are none, except for bench.
+    """
     list_devices = get_config_function(run.tf, "list_physical_devices")
     notes = []
     if list_devices is not None:

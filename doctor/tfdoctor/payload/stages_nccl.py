@@ -1,4 +1,4 @@
-# Part of stages.py: all GPUs together (nccl).
+# Part of stages.py: an all-reduce over all GPUs (stage nccl).
 import os
 import re
 import subprocess
@@ -61,9 +61,9 @@ def do_nccl(run):
 
 
 def sum_tensors(run, all_sum, tensors):
-    """Return a tensor with the sum of the tensors for each GPU.
+    """Return a tensor for each GPU that holds the sum of all tensors.
 
-    All of them must run together, because NCCL waits for the last one.
+    Run all of the returned tensors together, because NCCL waits for each GPU.
     """
     copies = []
     for card, tensor in zip(run.cards, tensors):

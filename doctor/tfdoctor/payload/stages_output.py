@@ -7,20 +7,20 @@ import threading
 import time
 
 MARKER = "tfdoctor-payload:"
-MAX_ERROR_CHARS = 2000  # characters of an error
-PROGRESS_INTERVAL_S = 10.0  # seconds between two "running" lines
-# Lines of TensorFlow 2 errors that say nothing, or only name a location.
+MAX_ERROR_CHARS = 2000
+PROGRESS_INTERVAL_S = 10.0  # time between two "running" lines
+# Lines of TensorFlow 2 errors that are only headings or source locations.
 NOISE_LINE = re.compile(
     r"\t| {4}|Graph execution error|\d+ root error|Detected at|Node: |  File |Stack trace|Original stack|\s*\[\["
 )
 
 
 class WrongResult(Exception):
-    """A result is wrong."""
+    """A result is wrong, or a stage cannot run."""
 
 
 class MissingFeature(Exception):
-    """This TensorFlow lacks a function."""
+    """TensorFlow or the machine lacks something that a stage needs."""
 
 
 class LineWriter(object):
@@ -53,7 +53,7 @@ say = WRITER.say
 
 
 class ProgressReporter(threading.Thread):
-    """A thread that reports how busy the process is. Compiling PTX uses the CPU, but a hang usually does not."""
+    """A thread that reports how busy the process is. Compiling PTX uses the CPU, but most hangs do not."""
 
     def __init__(self, stage, limit):
         threading.Thread.__init__(self)
@@ -76,7 +76,8 @@ def get_cpu_seconds():
 
 
 def format_error(error):
-    """Return an error with its type as text, shortened. OpError.message does not have the stack of the graph."""
+    """Return an error's type and message, shortened to MAX_ERROR_CHARS."""
+    # Unlike str(error), OpError.message does not contain the graph's stack.
     message = getattr(error, "message", None) or error
     try:
         message = "%s" % (message,)
@@ -84,15 +85,15 @@ def format_error(error):
             message = message.decode("utf-8", "replace")
     except Exception:
         message = repr(error)
-    if len(message) > MAX_ERROR_CHARS:  # the long location in the program comes before the message
+    if len(message) > MAX_ERROR_CHARS:  # a long list of source locations precedes the message
         message = "\n".join(line for line in message.split("\n") if line.strip() and not NOISE_LINE.match(line)) or message
     return ("%s: %s" % (type(error).__name__, message))[:MAX_ERROR_CHARS]
 
 
 def summarize_error(error):
-    """Return the line of an error that names the problem.
+    """Return the type of an error and the line that names the problem.
 
-    TensorFlow 2 begins with "Graph execution error:" and the location.
+    Errors of TensorFlow 2 begin with "Graph execution error:" and the location.
     """
     kind, _, message = error.partition(": ")
     lines = [line.strip() for line in message.splitlines() if line.strip() and not NOISE_LINE.match(line)]
@@ -100,18 +101,18 @@ def summarize_error(error):
     return ("%s: %s" % (kind, line))[:300]
 
 
-def merge_failures(failed, count, kind):
-    """Return a WrongResult for several failures [(card, message, whole error)]. Equal messages are merged."""
+def merge_failures(failures, count, kind):
+    """Return one WrongResult for the failures [(device, message, full error)]. Equal messages are merged."""
     messages = []
-    for _, message, _ in failed:
+    for _, message, _ in failures:
         if message not in messages:
             messages.append(message)
     parts = [
-        "%s %s" % (", ".join("%s:%d" % (kind, card.index) for card, other, _ in failed if other == message), message)
+        "%s %s" % (", ".join("%s:%d" % (kind, device.index) for device, other, _ in failures if other == message), message)
         for message in messages
     ]
-    error = WrongResult("%d of %s failed: %s" % (len(failed), format_count(count, kind), "; ".join(parts)))
-    error.raw = failed[0][2]
+    error = WrongResult("%d of %s failed: %s" % (len(failures), format_count(count, kind), "; ".join(parts)))
+    error.raw = failures[0][2]
     return error
 
 

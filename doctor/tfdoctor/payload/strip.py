@@ -7,11 +7,11 @@ import os
 import struct
 import sys
 
-MIN_SAVED_BYTES = 1 << 20  # bytes; a smaller saving is not worth a changed file
+MIN_SAVED_BYTES = 1 << 20  # a smaller saving does not justify changing a file
 
 
 def find_segments_end(stream, size):
-    """Return the offset after all segments; None if the file has an unexpected layout and must not be changed."""
+    """Return the offset after the last segment; None if the file has a layout that must not be changed."""
     stream.seek(0)
     header = stream.read(64)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
@@ -43,8 +43,8 @@ def find_segments_end(stream, size):
 
 
 def strip(path):
-    """Strip a file, and return the number of removed bytes: 0 if it is left unchanged."""
-    with open(path, "rb") as stream:  # opened for reading, because an image layer copies a file opened for writing
+    """Strip a file, and return the number of removed bytes, which is 0 if the file is left unchanged."""
+    with open(path, "rb") as stream:  # opening it for writing would copy it into the image layer
         size = os.fstat(stream.fileno()).st_size
         end = find_segments_end(stream, size)
     if end is None or size - end < MIN_SAVED_BYTES:
@@ -59,7 +59,7 @@ def strip(path):
 
 
 def iter_objects(arguments):
-    """Yield the arguments that are files, and the shared objects below the folders. Links are not followed."""
+    """Yield the files among the arguments, and the shared objects below the folders, except for links."""
     for argument in arguments:
         if os.path.isfile(argument):
             yield argument

@@ -15,7 +15,7 @@ import json
 import os
 import struct
 
-gc.disable()  # a short process makes little garbage, and collecting it takes a tenth of its time
+gc.disable()  # garbage collection would take a tenth of the time of this short process
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from target_files import list_overriding_libraries, list_refused_paths, list_mapped, list_noexec, get_owner
@@ -30,7 +30,7 @@ MARKER = "tfdoctor-payload:"
 def get_implementation():
     """Return the name of the Python implementation, such as "CPython".
 
-    `platform` returns the same, but its import would take longer than everything else in this script.
+    `platform.python_implementation` returns the same, but importing `platform` takes longer than this whole script.
     """
     name = sys.implementation.name if hasattr(sys, "implementation") else "pypy" if "PyPy" in sys.version else "cpython"
     return {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
@@ -57,7 +57,7 @@ def get_glibc_version():
 
 
 def describe_target(path, site, package, stdlib):
-    """Return the facts that decide how packages can be installed into this Python, and into which folder."""
+    """Return the facts that decide how and where packages can be installed for this Python."""
     try:
         from site import ENABLE_USER_SITE, getusersitepackages
 
@@ -90,10 +90,10 @@ def main():
     except Exception:
         site, stdlib, platform_name = [], None, ""
     cwd = os.getcwd()
-    program_path = path if _SAFE else [cwd] + path  # the path of programs in the working directory
+    program_path = path if _SAFE else [cwd] + path  # sys.path of a program in the working directory
     installed, shared = list_distributions(program_path)
     package = describe_tensorflow(path)
-    answer = {
+    facts = {
         "version": sys.version.split()[0],
         "implementation": get_implementation(),
         "executable": sys.executable,
@@ -122,9 +122,9 @@ def main():
         "noexec": list_noexec(path),
         "carried": list_overriding_libraries(),
     }
-    answer["closed"] = list_refused_paths()
-    answer.update(describe_target(path, site, package and package["package_dir"], stdlib))
-    print(MARKER + json.dumps(answer))
+    facts["closed"] = list_refused_paths()
+    facts.update(describe_target(path, site, package and package["package_dir"], stdlib))
+    print(MARKER + json.dumps(facts))
     return 0
 
 

@@ -9,7 +9,7 @@ import sys
 MAX_READ_BYTES = 1 << 20
 REFUSED_PATHS = []  # paths that exist but may not be read or listed
 LISTED_FOLDERS = {}
-# e_machine of an ELF object, by the machine name of the kernel.
+# The field e_machine of an ELF object, by the kernel's name for the machine.
 MACHINES = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
 SYSTEM_LIBRARY = re.compile(
     r"^lib(z|stdc\+\+|gcc_s|ffi|ssl|crypto|lzma|bz2|expat|uuid|gomp|gfortran|openblas\w*|blas|lapack|m|c|dl|rt|pthread)\.so"
@@ -46,7 +46,7 @@ def list_names(folder):
 def get_size(path):
     """Return the size of a file in bytes; None if it does not exist.
 
-    -1 if it is not a regular file, or if it is inaccessible. An inaccessible file is also recorded.
+    Return -1 if it is not a regular file or is inaccessible. An inaccessible file is also recorded.
     """
     try:
         status = os.stat(path)
@@ -59,13 +59,13 @@ def get_size(path):
 def is_truncated(path, size):
     """Return whether an ELF object is shorter than its headers state.
 
-    Any file of less than 64 bytes counts as truncated, and any other file that is not ELF does not.
+    Every file of less than 64 bytes counts as truncated. A longer file that is not ELF does not.
     """
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
             if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-                return len(head) < 64  # any other kind of file is not truncated but different
+                return len(head) < 64
             phoff, shoff = struct.unpack("<QQ", head[32:48])
             phnum, shentsize, shnum = struct.unpack("<HHH", head[56:62])
             stream.seek(min(phoff, 1 << 42))
@@ -80,7 +80,7 @@ def is_truncated(path, size):
 
 
 def is_foreign_object(path):
-    """Return whether a file is not a shared object for this machine, according to its first bytes."""
+    """Return whether the first bytes of a file show that it is no shared object for this machine."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(20)
@@ -93,7 +93,7 @@ def is_foreign_object(path):
 
 
 def hash_file(path, limit=(4 << 20) + 1):
-    """Return the hash of a file's first `limit` bytes in the form of RECORD; None if it cannot be read."""
+    """Return the hash of a file's first `limit` bytes, formatted as in RECORD; None if it cannot be read."""
     import base64  # seldom needed, and slow to import
     import hashlib
 
@@ -120,7 +120,7 @@ def has_syntax_error(path):
 def list_refused_paths():
     """Return the recorded paths that this user may not access.
 
-    Each entry is [path, path that forbids access, its owner, whether this user owns it, its mode]. The last three
+    Each entry is [path, path that denies access, its owner, whether this user owns it, its mode]. The last three
     are None if the path cannot be inspected.
     """
     entries, paths = [], sorted(set(REFUSED_PATHS), key=lambda path: (("-info" + os.sep) in path, REFUSED_PATHS.index(path)))
@@ -145,7 +145,7 @@ def list_refused_paths():
         except (ImportError, KeyError):
             owner = str(status.st_uid)
         if ("-info" + os.sep) in path and any(known_entry[1] == blocking_path for known_entry in entries):
-            continue  # METADATA and RECORD of the same folder
+            continue  # one of METADATA and RECORD is enough
         entries.append([path, blocking_path, owner, status.st_uid == os.geteuid(), "%o" % (status.st_mode & 0o7777)])
     return entries
 
@@ -175,7 +175,7 @@ def list_noexec(path):
     """Return [folder, mount point] for each library folder on a file system that forbids execution."""
     flag, entries = getattr(os, "ST_NOEXEC", 8), []
 
-    def forbids(folder):
+    def is_noexec(folder):
         try:
             return bool(os.statvfs(folder).f_flag & flag)
         except (AttributeError, OSError):
@@ -184,17 +184,17 @@ def list_noexec(path):
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     for folder in path + [entry for entry in libraries if entry]:
         mount_point = os.path.realpath(folder)
-        if sys.platform.startswith("linux") and os.path.isdir(mount_point) and forbids(mount_point):
-            while os.path.dirname(mount_point) != mount_point and forbids(os.path.dirname(mount_point)):
+        if sys.platform.startswith("linux") and os.path.isdir(mount_point) and is_noexec(mount_point):
+            while os.path.dirname(mount_point) != mount_point and is_noexec(os.path.dirname(mount_point)):
                 mount_point = os.path.dirname(mount_point)
             entries.append([folder, mount_point])
     return entries[:60]
 
 
 def list_mapped(stdlib):
-    """Return the shared objects that are already mapped. .pth files and sitecustomize can load some.
+    """Return the shared objects that are already mapped, except for those of the standard library.
 
-    Those in the folder of the standard library are omitted.
+    .pth files and sitecustomize can load some.
     """
     paths = []
     try:

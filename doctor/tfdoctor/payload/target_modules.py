@@ -1,4 +1,4 @@
-# Part of target.py: the modules that Python finds by name, and the TensorFlow among them.
+# Part of target.py: finds the TensorFlow that Python would import, and modules that hide others of that name.
 import os
 import re
 import sys
@@ -13,12 +13,12 @@ def find_tensorflow_folder(path):
 
     The package is not imported.
     """
-    path = [folder for folder in path if folder not in REFUSED_PATHS]  # Python finds nothing in folders that it may not list
+    path = [folder for folder in path if folder not in REFUSED_PATHS]  # Python ignores folders that it may not list
     for folder in path:
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
         if os.path.isdir(os.path.join(folder or ".", "tensorflow")):
-            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # records the file if it may not be read
+            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # records the file if it is unreadable
     for folder in path:  # a half-deleted installation
         if os.path.isdir(os.path.join(folder or ".", "tensorflow", "python")):
             return os.path.join(folder, "tensorflow")
@@ -34,7 +34,7 @@ def find_tensorflow_folder(path):
 
 
 def get_bytecode_path(source):
-    """Return the bytecode path of a source file."""
+    """Return the path of a source file's bytecode."""
     try:
         from importlib.util import cache_from_source
 
@@ -58,7 +58,7 @@ def describe_tensorflow(path):
     result["plugins"] = list_plugins(path)
     for entry in list_names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
-            # The file has several names. Other libraries need the name with the major version.
+            # The file can have several names. Prefer the soname, which ends with the major version.
             if result["framework"] is None or re.search(r"\.so\.\d+$", entry):
                 result["framework"] = os.path.join(core, entry)
     python = os.path.join(core, "python")
@@ -90,7 +90,7 @@ def describe_tensorflow(path):
 
 
 def find_behind(path, first):
-    """Return the facts about the TensorFlow behind the first one on the path; None if there is no other one."""
+    """Return the facts about the TensorFlow that the first one on the path hides; None if there is none."""
     folder = os.path.dirname(first["package_dir"])
     remaining = [entry for entry in path if os.path.realpath(entry or ".") != os.path.realpath(folder)]
     other = describe_tensorflow(remaining) if len(remaining) < len(path) else None
@@ -123,7 +123,7 @@ def list_plugins(path):
 def get_module_name(entry):
     """Return the module name of a directory entry; "" if the entry cannot be a module.
 
-    Any folder counts. `is_package` tests whether it has an __init__.
+    A name without a dot counts as a folder. `is_package` tests whether it has an __init__.
     """
     base, dot, kind = entry.partition(".")
     if kind == "py" or (dot and kind.rpartition(".")[2] in ("so", "pyd")):
@@ -140,7 +140,7 @@ def is_package(folder, entry):
 
 
 def list_zipped(path):
-    """Return the names in the top folder of a ZIP archive, such as an egg; [] if the file is something else."""
+    """Return the top-level names in a ZIP archive, such as an egg; [] if the file is something else."""
     if not os.path.isfile(path):
         return []
     import zipfile
@@ -154,47 +154,44 @@ def list_zipped(path):
 
 
 def find_shadowing_file(cwd, path):
-    """Return the file that a program in the working directory imports instead of the tensorflow package.
-
-    None if there is none.
-    """
+    """Return the file that a program in `cwd` imports instead of the tensorflow package, or None."""
     for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
         if os.path.isfile(os.path.join(cwd, candidate)):
             return os.path.join(cwd, candidate)
     for folder in path:
         if os.path.isdir(os.path.join(folder, "tensorflow")):
-            break  # in the same folder a package has precedence
+            break  # a package has precedence over a module in the same folder
         if os.path.isfile(os.path.join(folder, "tensorflow.py")):
             return os.path.join(folder, "tensorflow.py")
     return None
 
 
 def list_shadows(path):
-    """Return the modules that are in several folders of the path.
+    """Return the modules that exist in several folders of the path.
 
-    Each entry is [name, file or folder that Python imports, other folder with the module].
+    Each entry is [name, file or folder that Python imports, another folder that has the module].
     """
-    first_found, shadowed = {}, []
+    first_entries, shadowed = {}, []
     for name in sys.builtin_module_names:
-        first_found[name] = None
+        first_entries[name] = None
     seen = set()
     for folder in path:
-        real = os.path.realpath(folder or ".")
-        if real in seen:
+        real_folder = os.path.realpath(folder or ".")
+        if real_folder in seen:
             continue
-        seen.add(real)
+        seen.add(real_folder)
         entries = {}
-        for entry in (list_names(folder) if os.path.isdir(real) else list_zipped(real))[:20000]:
+        for entry in (list_names(folder) if os.path.isdir(real_folder) else list_zipped(real_folder))[:20000]:
             name = get_module_name(entry)
             if name and name not in entries:
                 entries[name] = entry
         for name, entry in entries.items():
-            earlier = first_found.get(name, "")
+            earlier = first_entries.get(name, "")
             if earlier == "":
-                first_found[name] = (folder, entry)
+                first_entries[name] = (folder, entry)
             elif earlier is not None and name not in COMMON_FOLDERS and len(shadowed) < 200:
                 if is_package(*earlier):  # all folders of a name without an __init__ form one namespace package
                     shadowed.append([name, os.path.join(*earlier), folder])
                 else:
-                    first_found[name] = (folder, entry)  # a real package has precedence over a folder without __init__
+                    first_entries[name] = (folder, entry)  # a real package has precedence over a folder without __init__
     return shadowed

@@ -1,4 +1,4 @@
-# Part of target.py: the installed distributions, and the files that differ from their RECORD.
+# Part of target.py: lists the installed distributions and the files that differ from their RECORD.
 import errno
 import os
 import re
@@ -18,7 +18,7 @@ OPTIONAL_PACKAGES = frozenset(
         " opencv-python opencv-python-headless tf-keras tensorboard tensorflow-estimator keras pyarrow numexpr bottleneck"
     ).split()
 )
-"""Packages that TensorFlow, Keras or one of these imports if they are installed, although it does not require them."""
+"""Packages that TensorFlow, Keras or their dependencies import if present, but do not require."""
 LIBRARY_PACKAGE = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
 MODULE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
 LIBRARY_FILE = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
@@ -28,7 +28,7 @@ TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
 RECORD_LIMIT, MAX_LINE_CHARS = 8 << 20, 1000
 MAX_LINES, MAX_FILES, MAX_MODULES = 20000, 400, 8000
 MAX_DIFFERENCES = 20
-HASH_BUDGET = [64 << 20]  # number of bytes that may still be hashed. All of them take a tenth of a second.
+HASH_BUDGET = [64 << 20]  # bytes that may still be hashed; hashing them all takes a tenth of a second
 COMPANIONS = (
     "numpy google.protobuf absl wrapt six gast flatbuffers opt_einsum ml_dtypes keras tensorflow_estimator tf_keras"
 ).split()
@@ -64,7 +64,7 @@ def read_metadata(folder):
 def list_recorded(info, words):
     """Return (relative path, size, hash) of the files in RECORD whose line contains one of the words.
 
-    TensorFlow's RECORD has 20,000 lines. The relevant lines are searched for, because parsing all lines is slow.
+    TensorFlow's RECORD has 20,000 lines, so this searches for the words instead of parsing all lines.
     """
     path = os.path.join(info, "RECORD")
     if (get_size(path) or -1) < 0:
@@ -92,9 +92,9 @@ def list_recorded(info, words):
 
 
 def compare_files(folder, files):
-    """Return the missing files of a wheel, and the facts about files whose size has changed.
+    """Return the missing files of a wheel, and the facts about files whose size differs from RECORD.
 
-    Files that this user may not read are recorded.
+    Files that this user may not read are added to REFUSED_PATHS.
     """
     missing, changed = [], []
     for name, recorded_size, _ in files:
@@ -112,9 +112,9 @@ def compare_files(folder, files):
 
 
 def find_shared(claims):
-    """Return the files that several distributions own, each with the owner of the present file.
+    """Return the files that several distributions own, and which of them wrote the present file.
 
-    The owner is determined by the size, the hash, or the time of installation. It is None if it is unknown.
+    That is determined by the size, the hash, or the time of installation. It is None if it is unknown.
     """
     result = []
     for (folder, name), owners in sorted(claims.items()):
@@ -128,7 +128,7 @@ def find_shared(claims):
             candidates = [owner for owner in candidates if owner["hash"] in ("", digest)] or candidates
         if len(candidates) > 1:
             candidates.sort(key=lambda owner: -owner["installed"])
-            if candidates[0]["installed"] - candidates[1]["installed"] < 60:
+            if candidates[0]["installed"] - candidates[1]["installed"] < 60:  # too close to tell which was last
                 candidates = []
         result.append(
             {
@@ -142,18 +142,18 @@ def find_shared(claims):
 
 
 def get_install_time(info):
-    """Return the modification time of RECORD; 0.0 if it is unknown."""
+    """Return when a distribution was installed: the modification time of RECORD, or 0.0 if there is none."""
     try:
         return os.stat(os.path.join(info, "RECORD")).st_mtime
     except OSError:
         return 0.0
 
 
-def list_differences(folder, files, installed, own):
+def list_differences(folder, files, installed, is_tensorflow):
     """Return [path, difference] of the modules that differ from RECORD.
 
-    A difference is "missing", "empty", "cut", "changed", "altered", "unreadable" or "syntax". `own` says whether
-    syntax errors are searched for, in the files of TensorFlow itself.
+    A difference is "missing", "empty", "cut", "changed", "altered", "unreadable" or "syntax". Syntax errors are
+    detected only if `is_tensorflow` is true.
     """
     result = []
     prefix = os.path.join(folder, "")
@@ -171,7 +171,7 @@ def list_differences(folder, files, installed, own):
                 if difference in ("cut", "changed") and not path.endswith(".py"):
                     # A stripped object is shorter, too.
                     difference = "altered" if is_foreign_object(path) else "cut" if is_truncated(path, status.st_size) else "changed"
-                elif own and path.endswith(".py") and difference != "empty":
+                elif is_tensorflow and path.endswith(".py") and difference != "empty":
                     difference = "syntax" if has_syntax_error(path) else difference
             elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASH_BUDGET[0]:
                 # Written after the installation: the size is the same, but the content may differ.
@@ -187,7 +187,7 @@ def list_differences(folder, files, installed, own):
 
 
 def list_registered(path):
-    """Return (normalised name, spelled name and version, folder, full path) of each distribution, in path order."""
+    """Return (normalised name, original name and version, folder, info path) of each distribution."""
     registered, seen = [], set()
     for folder in path:
         for entry in list_names(folder):
@@ -202,58 +202,58 @@ def list_registered(path):
     return registered
 
 
-def list_required(every):
-    """Return the metadata of TensorFlow and of everything that it requires or may use, by normalised name.
+def list_required(registered):
+    """Return the metadata of TensorFlow, of OPTIONAL_PACKAGES and of all their requirements, by name.
 
-    Indirect requirements are included. Of several copies the first one on the path counts.
+    Indirect requirements are included. If a distribution is installed twice, the first one on the path counts.
     """
     first = {}
-    for name, _, _, full_path in every:
+    for name, _, _, full_path in registered:
         first.setdefault(name, full_path)
     pending = [name for name in first if TENSORFLOW_NAME.match(name) or name in OPTIONAL_PACKAGES]
-    needed = {}
+    metadata = {}
     while pending:
         name = pending.pop()
-        if name in needed or name not in first:
+        if name in metadata or name not in first:
             continue
-        needed[name] = read_metadata(first[name])
-        for line in needed[name]["requires"]:
+        metadata[name] = read_metadata(first[name])
+        for line in metadata[name]["requires"]:
             if "extra" not in line.partition(";")[2]:
                 pending.append(normalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
-    return needed
+    return metadata
 
 
 def list_distributions(path):
     """Return the facts about the relevant distributions, and the files that several of them own."""
     registered = list_registered(path)
-    needed = list_required(registered)
+    needed_metadata = list_required(registered)
     result, seen, claims = [], set(), {}
     for name, base, folder, full_path in registered:
         spelling = base.split("-")[0]
-        if name not in needed and not RELEVANT.match(spelling):
+        if name not in needed_metadata and not RELEVANT.match(spelling):
             continue
-        is_first = name in needed and name not in seen
+        is_first = name in needed_metadata and name not in seen
         seen.add(name)
-        data = needed[name] if is_first else read_metadata(full_path)
+        metadata = needed_metadata[name] if is_first else read_metadata(full_path)
         has_libraries = LIBRARY_PACKAGE.match(spelling)
         words = (MODULE_WORDS if is_first else (".so",)) + (TOOL_WORDS if has_libraries else ())
         lines = list_recorded(full_path, words) if is_first or has_libraries else []
-        version = data.get("version") or (base.split("-")[1] if "-" in base else "")
+        version = metadata.get("version") or (base.split("-")[1] if "-" in base else "")
         result.append(
             {
                 # "~ensorflow" is a copy that pip makes during a replacement and sometimes does not remove.
-                "name": spelling if spelling[:1] == "~" else data.get("name") or spelling,
+                "name": spelling if spelling[:1] == "~" else metadata.get("name") or spelling,
                 "version": version,
                 "location": folder,
                 "real_location": os.path.realpath(folder),
-                "installer": data["installer"],
-                "requires": data["requires"] if name in needed else [],
-                "pins": [] if TENSORFLOW_NAME.match(spelling) else [item for item in data["requires"] if item.lower().startswith("nvidia")][:60],
+                "installer": metadata["installer"],
+                "requires": metadata["requires"] if name in needed_metadata else [],
+                "pins": [] if TENSORFLOW_NAME.match(spelling) else [item for item in metadata["requires"] if item.lower().startswith("nvidia")][:60],
                 "differs": list_differences(folder, lines, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if is_first else [],
             }
         )
         if has_libraries:
-            # cuDNN opens its parts when they are used, so the loader does not report a missing part.
+            # cuDNN opens its sub-libraries only when they are used, so the loader does not report a missing one.
             files = [line for line in lines if LIBRARY_FILE.search(line[0])][:MAX_FILES]
             missing, changed = compare_files(folder, files)
             own_files = [item for item, _, _ in files] if spelling.lower().startswith("nvidia") else []
@@ -272,7 +272,7 @@ def list_distributions(path):
 
 
 def list_absent(path, installed):
-    """Return the missing packages that TensorFlow's distributions require. Requirements of extras are ignored."""
+    """Return the packages that TensorFlow requires, not counting extras, and that are not installed."""
     installed_names = set()
     for folder in path:
         for entry in list_names(folder):

@@ -1,15 +1,15 @@
 # Lists the environment variables that the target Python has after its startup (sitecustomize, .pth files),
-# the folders that the startup added to its path, and the lines of files that set them. Standard library only,
-# writes no file. Runs on Python 2.7 and 3.5 to 3.14. The variable TFDOCTOR_GIVEN contains, as JSON, the
-# variables that were passed: a script that starts Python may change them. Arguments: the interpreter as it
-# was started, then names of variables; a name that ends with * is a prefix. Prints one JSON line after the
-# marker. Of files it prints only lines that contain one of the names.
+# the folders that the startup added to its path, and the lines of files that set them. Standard library only;
+# writes no file. Runs on Python 2.7 and 3.5 to 3.14. TFDOCTOR_GIVEN contains the variables that tfdoctor
+# passed, as JSON, because a wrapper script may have changed them. Arguments: the interpreter as it was
+# started, then names of variables; a name that ends with * is a prefix. It prints one JSON line after the
+# marker, and of each file only lines that contain one of the names.
 from __future__ import print_function
 
 import sys
 
-# Remove the script's own folder, which comes first unless Python runs in safe mode: it is not part of the
-# answer.
+# Remove the script's own folder, which comes first unless Python runs in safe mode: it is not part of
+# the target's path.
 _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
 _HERE = "" if _SAFE or not sys.path else sys.path.pop(0)
 _BEFORE = dict(sys.modules)
@@ -27,9 +27,9 @@ except Exception:  # python -S, or a stripped-down Python
 MARKER = "tfdoctor-payload:"
 MAX_FILE_BYTES = 1 << 20
 MAX_ITEMS = 200
-"""Largest number of lines that are reported, and of files that are read."""
+"""Limit for the lines that are reported, and for the files that are read."""
 MAX_LINE_CHARS = 500
-"""Largest length of a reported line."""
+"""Longer lines are cut, or ignored if they may name a folder."""
 
 
 def text(value):
@@ -61,12 +61,12 @@ def get_start_variables():
 
 
 def is_same_value(left, right):
-    # A value that is not UTF-8 is decoded differently, which is not a change.
+    # Both sides decode a value that is not UTF-8 differently, so it always looks changed.
     return left == right or (left is not None and right is not None and "\ufffd" in left)
 
 
 def list_startup_files():
-    """Return the files that Python's startup ran, except for its standard library.
+    """Return the files that ran when Python started, except for its standard library.
 
     sitecustomize comes first, then .pth files, then the modules that they imported.
     """
@@ -96,7 +96,7 @@ def escape_glob(folder):
 
 
 def list_activation_files(before):
-    """Return the scripts that activated this environment and the files that they source; [] if it is not active."""
+    """Return the scripts that activated this environment and the files that they source, if it is active."""
     prefix = sys.prefix
     conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
     active = before.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
@@ -114,25 +114,28 @@ def list_activation_files(before):
     return (scripts + sourced)[:MAX_ITEMS]
 
 
-def find_lines(path, kind, wanted):
-    """Return the lines of a file that contain one of the names. Comment lines are ignored."""
+def find_lines(path, kind, names):
+    """Return the lines of a file that contain one of the names. Comments are ignored.
+
+    In a .pth file only the lines that Python executes count, which begin with "import".
+    """
     matches = []
     content = read(path)
-    if not any(name in content for name in wanted):
+    if not any(name in content for name in names):
         return matches
     for number, line in enumerate(content.split("\n"), 1):
         if line.lstrip().startswith("#"):
             continue
         if kind == "start" and path.endswith(".pth") and not line.startswith(("import ", "import\t")):
             continue
-        for name in wanted:
+        for name in names:
             if re.search(r"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(name), line):
                 matches.append({"name": name, "path": path, "line": number, "text": line[:MAX_LINE_CHARS], "kind": kind})
     return matches
 
 
 def list_added_folders(before):
-    """Return the folders on Python's path that Python, the environment and PYTHONPATH do not explain."""
+    """Return the folders on Python's path that come neither from its installation nor from PYTHONPATH."""
     library = os.path.dirname(os.path.realpath(os.__file__))
     python_path = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
     prefixes = tuple(
@@ -151,7 +154,7 @@ def list_added_folders(before):
 
 
 def find_folder_lines(path, folders):
-    """Return the lines that put one of the folders on the path: entries of .pth files, or code that names a folder."""
+    """Return the lines that may add a folder to the path: .pth entries, or code that names a folder."""
     matches = []
     for number, line in enumerate(read(path).split("\n"), 1):
         if "#" in line[:1] or not line.strip() or len(line) > MAX_LINE_CHARS:
@@ -172,43 +175,43 @@ def main():
     names = set(name for name in patterns if not name.endswith("*"))
     prefixes = tuple(name[:-1] for name in patterns if name.endswith("*"))
 
-    def matters(name):
+    def is_relevant(name):
         return name in names or (bool(prefixes) and name.startswith(prefixes))
 
     current = dict((text(name), text(value)) for name, value in os.environ.items())
     before = get_start_variables()
     reference = current if before is None else before
     changed_names = [name for name in sorted(set(current) | set(reference)) if not is_same_value(reference.get(name), current.get(name))]
-    places = []
-    changed_relevant = [name for name in changed_names if matters(name)]
+    lines = []
+    changed_relevant = [name for name in changed_names if is_relevant(name)]
     if changed_relevant:
         for path in list_startup_files():
-            places += find_lines(path, "start", changed_relevant)
+            lines += find_lines(path, "start", changed_relevant)
     folders = list_added_folders(reference)
     if folders:
         for path in list_startup_files():
-            places += find_folder_lines(path, folders)
-    relevant = sorted(name for name in reference if matters(name))
+            lines += find_folder_lines(path, folders)
+    relevant = sorted(name for name in reference if is_relevant(name))
     if relevant:
         for path in list_activation_files(reference):
-            places += find_lines(path, "activation", relevant)
+            lines += find_lines(path, "activation", relevant)
         if read(interpreter)[:2] == "#!":
-            places += find_lines(interpreter, "wrapper", relevant)
-        places += find_lines("/etc/environment", "machine", relevant)
+            lines += find_lines(interpreter, "wrapper", relevant)
+        lines += find_lines("/etc/environment", "machine", relevant)
     try:
         passed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
     except ValueError:
         passed = reference
-    answer = {
-        "started": None if before is None else dict((key, setting) for key, setting in before.items() if matters(key)),
-        "given": dict((key, setting) for key, setting in passed.items() if matters(key)),
-        "now": dict((key, setting) for key, setting in current.items() if matters(key)),
-        # of all other variables only the names that startup added: one may be misspelt
-        "added": [name for name in changed_names if name in current and not matters(name)][:MAX_ITEMS],
+    facts = {
+        "started": None if before is None else dict((key, setting) for key, setting in before.items() if is_relevant(key)),
+        "given": dict((key, setting) for key, setting in passed.items() if is_relevant(key)),
+        "now": dict((key, setting) for key, setting in current.items() if is_relevant(key)),
+        # Names of irrelevant variables that startup added, because a relevant one may be misspelt.
+        "added": [name for name in changed_names if name in current and not is_relevant(name)][:MAX_ITEMS],
         "folders": folders[:MAX_ITEMS],
-        "places": places[:MAX_ITEMS],
+        "places": lines[:MAX_ITEMS],
     }
-    print(MARKER + json.dumps(answer))
+    print(MARKER + json.dumps(facts))
     return 0
 
 

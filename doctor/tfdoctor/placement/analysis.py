@@ -24,7 +24,7 @@ MAX_SENTENCES = 3
 MIN_REPORTED_CHANGES = 10
 """The minimum number of device changes, or of CPU runs between GPU operations, that is reported."""
 COMMON_TYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
-"""The types that programs use most, shown first."""
+"""The types that programs use most. They are shown first."""
 MAX_NAMES = 8
 """The maximum number of names in a sentence."""
 HEAVY_OPERATIONS = (
@@ -37,7 +37,7 @@ HEAVY_OPERATIONS = (
     "Conv3D",
     "_FusedConv2D",
 )
-"""Operations that should run on a GPU; small operations next to them may run on the CPU."""
+"""Operations that should run on a GPU. Small operations next to them may run on the CPU."""
 TEXT_BY_REASON = {
     "no-such-device": "TensorFlow has no such device",
     "no-kernel": "it has no kernel for that kind of device",
@@ -62,7 +62,7 @@ CHECK_REMEDY = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoct
 def evaluate_placement(
     placement: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
 ) -> Placement:
-    """Return the summary and the findings for the data of a log. Pure.
+    """Return the summary and the findings for the data of a log.
 
     `name` is the name of the log file. `kernels` is the kernel table, and `era` are the minor releases that can
     have written the log, such as "2.10" or "2.4-2.11". If either is None, nothing is reported about kernels
@@ -73,12 +73,12 @@ def evaluate_placement(
         placement = explain_refusals(placement, kernels, era)
         cpu_operations = find_cpu_operations(placement, kernels, era)
     findings = [
-        *_report_refusals(placement, name),
-        *_report_missing_gpu(placement),
-        *_report_unused(placement),
-        *_report_interruptions(placement),
-        *_report_missing_kernels(cpu_operations),
-        *_report_copies(placement),
+        *_make_refusal_findings(placement, name),
+        *_find_missing_gpu(placement),
+        *_find_unused_devices(placement),
+        *_find_interruptions(placement),
+        *_make_kernel_findings(cpu_operations),
+        *_find_copies(placement),
     ]
     if placement.api is None and not placement.devices:
         findings.append(
@@ -148,8 +148,8 @@ def _summarize(placement: PlacementData) -> str:
     return text
 
 
-def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
-    """Report the operations that TensorFlow refused to place."""
+def _make_refusal_findings(placement: PlacementData, name: str) -> list[Finding]:
+    """Return a finding about the operations that TensorFlow refused to place, if there are any."""
     if not placement.refused:
         return []
     parts = []
@@ -184,24 +184,24 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
     ]
 
 
-def _report_missing_gpu(placement: PlacementData) -> list[Finding]:
-    """Report that TensorFlow had no GPU, or only an XLA_GPU device."""
+def _find_missing_gpu(placement: PlacementData) -> list[Finding]:
+    """Return a finding if TensorFlow had no GPU, or only an XLA_GPU device."""
     kinds = {device.kind for device in placement.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
-        cause_entry = Cause.XLA_GPU_ONLY.data
+        entry = Cause.XLA_GPU_ONLY.data
         return [
             Finding(
-                cause_entry.code,
+                entry.code,
                 Cause.XLA_GPU_ONLY,
                 Severity.ERROR,
-                cause_entry.title,
-                cause_entry.meaning,
+                entry.title,
+                entry.meaning,
                 remedies=(CHECK_REMEDY,),
             )
         ]
     if kinds & {"GPU", "TPU"} or any(
         find_kind(device) in ("GPU", "TPU")
-        for device in (*placement.totals, *(cause_entry.device for cause_entry in placement.calls))
+        for device in (*placement.totals, *(entry.device for entry in placement.calls))
     ):
         return []
     if not placement.no_known_devices:
@@ -230,8 +230,8 @@ def _make_no_gpu_finding() -> Finding:
     )
 
 
-def _report_unused(placement: PlacementData) -> list[Finding]:
-    """Report GPUs and TPUs that ran nothing, unless operations were refused."""
+def _find_unused_devices(placement: PlacementData) -> list[Finding]:
+    """Return a finding about GPUs and TPUs that ran nothing, unless operations were refused."""
     if not placement.unused or placement.api is None or placement.refused:
         return []  # the device may be unused only because operations were refused
     devices = _join_few(placement.unused)
@@ -254,8 +254,8 @@ def _report_unused(placement: PlacementData) -> list[Finding]:
     ]
 
 
-def _report_interruptions(placement: PlacementData) -> list[Finding]:
-    """Report operations that often ran on the CPU between operations on a GPU."""
+def _find_interruptions(placement: PlacementData) -> list[Finding]:
+    """Return a finding about operations that often ran on the CPU between operations on a GPU."""
     frequent = [(op, count) for op, count in placement.between if count >= MIN_REPORTED_CHANGES]
     if not frequent:
         return []
@@ -276,8 +276,8 @@ def _report_interruptions(placement: PlacementData) -> list[Finding]:
     ]
 
 
-def _report_missing_kernels(cpu_operations: CpuOperations | None) -> list[Finding]:
-    """Report CPU operations without a GPU kernel; the severity is INFO, because many operations have none."""
+def _make_kernel_findings(cpu_operations: CpuOperations | None) -> list[Finding]:
+    """Return an INFO finding about CPU operations without a GPU kernel, because many have none."""
     if cpu_operations is None or not (cpu_operations.none or cpu_operations.fewer):
         return []
     parts = []
@@ -308,8 +308,8 @@ def _rank_type(name: str) -> tuple[int, str]:
     return (COMMON_TYPES.index(name) if name in COMMON_TYPES else len(COMMON_TYPES)), name
 
 
-def _report_copies(placement: PlacementData) -> list[Finding]:
-    """Report the copies that the log names, and frequent device changes between consecutive operations."""
+def _find_copies(placement: PlacementData) -> list[Finding]:
+    """Return a finding about the copies that the log names and about frequent changes of the device."""
     parts = []
     if placement.copies:
         full_copies = [copy for copy in placement.copies if copy.before and copy.device]
@@ -352,7 +352,7 @@ def format_operations(count: int) -> str:
 
 
 def _join_few(names: Sequence[str]) -> str:
-    """Join the names; after the first `MAX_NAMES`, add only the number of the others."""
+    """Join the first `MAX_NAMES` names, and add the number of the others."""
     if len(names) > MAX_NAMES:
         return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
     return join_words(names)

@@ -30,7 +30,7 @@ _REASONS = ("no-kernel", "no-kernel-for-type")
 
 
 def needs_kernels(placement: PlacementData) -> bool:
-    """Return whether the kernel lists can explain something, so that finding the log's release is worth the time."""
+    """Return whether the kernel lists can explain anything, so that it is worth finding the log's release."""
     if any(refusal.reason in _REASONS for refusal in placement.refused):
         return True
     return _has_only_nvidia(placement) and any(find_kind(count.device) == "CPU" for count in placement.ops)
@@ -39,23 +39,23 @@ def needs_kernels(placement: PlacementData) -> bool:
 def find_cpu_operations(placement: PlacementData, kernels: Kernels, era: str | None) -> CpuOperations | None:
     """Return the CPU operations that have no GPU kernel, or none for some types.
 
-    Only tasks with a GPU are considered. None if the release is not known, if its kernels were not measured,
-    or if there are no GPUs or not all of them are NVIDIA's.
+    Only tasks with a GPU are considered. Return None if the release is unknown, if its kernels were not measured,
+    or unless there are GPUs and all of them are NVIDIA's.
     """
     releases = kernels.list_measured(era) if era else ()
     if not releases or not _has_only_nvidia(placement):
         return None
-    gpu_tasks = {device.task for device in placement.devices if device.kind == "GPU"}
+    gpu_tasks = {item.task for item in placement.devices if item.kind == "GPU"}
     count_by_op: dict[str, int] = {}
     for op_count in placement.ops:
         if find_kind(op_count.device) == "CPU" and find_task(op_count.device) in gpu_tasks:
             count_by_op[op_count.op] = count_by_op.get(op_count.op, 0) + op_count.count
     without_kernel, with_missing_types = [], []
-    for op, count in sorted(count_by_op.items(), key=lambda device: (-device[1], device[0])):
+    for op, count in sorted(count_by_op.items(), key=lambda item: (-item[1], item[0])):
         op_kernels = _find_in_all(kernels, releases, op)
-        if op_kernels and all(device.gpu is None for device in op_kernels):
+        if op_kernels and all(item.gpu is None for item in op_kernels):
             without_kernel.append(MissingKernel(op, count))
-        elif op_kernels and all(device.gpu is not None for device in op_kernels):
+        elif op_kernels and all(item.gpu is not None for item in op_kernels):
             missing_types = _find_missing_types(op_kernels)
             if missing_types:
                 with_missing_types.append(MissingKernel(op, count, *missing_types))
@@ -63,9 +63,9 @@ def find_cpu_operations(placement: PlacementData, kernels: Kernels, era: str | N
 
 
 def explain_refusals(placement: PlacementData, kernels: Kernels, era: str | None) -> PlacementData:
-    """Return the data with those refusals explained that the release's kernels explain.
+    """Return the data with explanations of the refusals that the release's kernels explain.
 
-    The data is returned unchanged if the release is not known or its kernels were not measured.
+    The data is returned unchanged if the release is unknown or its kernels were not measured.
     """
     releases = kernels.list_measured(era) if era else ()
     if not releases:
@@ -79,7 +79,7 @@ def explain_refusals(placement: PlacementData, kernels: Kernels, era: str | None
 def _explain_refusal(
     refusal: Refusal, placement: PlacementData, kernels: Kernels, releases: Sequence[str], era: str
 ) -> Refusal:
-    """Return the refusal with a reason and an explanation; unchanged if the kernels do not explain it."""
+    """Return the refusal with a reason and an explanation, or unchanged if the kernels do not explain it."""
     kind = find_kind(refusal.wanted or "")
     if refusal.op is None or refusal.reason not in _REASONS or kind not in ("CPU", "GPU"):
         return refusal
@@ -117,7 +117,7 @@ def _has_only_nvidia(placement: PlacementData) -> bool:
 
 
 def _find_in_all(kernels: Kernels, releases: Sequence[str], op: str) -> list[OperationKernels]:
-    """Return the kernels of an operation in each release; empty if one of the releases lacks the operation."""
+    """Return the kernels of an operation in each release, or an empty list if a release lacks it."""
     results = [kernels.find_kernels(release, op) for release in releases]
     known_kernels = [result for result in results if result is not None]
     return known_kernels if len(known_kernels) == len(results) else []
@@ -128,7 +128,7 @@ def _find_missing_types(
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
     """Return (attribute, types with GPU kernels, types with only CPU kernels) that hold in all releases.
 
-    This is the attribute with the most types that only CPU kernels accept; None if there is no such attribute.
+    The attribute is the one with the most types that only CPU kernels accept. Return None if there is none.
     """
     best: tuple[str, tuple[str, ...], tuple[str, ...]] | None = None
     for name in sorted({name for operation in op_kernels for name in operation.gpu or ()}):
@@ -147,7 +147,7 @@ def _find_missing_types(
 
 
 def _get_types(types: Types | None, name: str) -> frozenset[str] | None:
-    """Return the types that kernels accept for an attribute; None if there are no kernels or no limit."""
+    """Return the types that kernels accept for an attribute, or None if there are no kernels or no limit."""
     return types.get(name) if types is not None else None
 
 

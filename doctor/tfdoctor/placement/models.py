@@ -38,7 +38,7 @@ class PlacementDevice:
     kind: str
     """"GPU", "CPU", "XLA_GPU", "XLA_CPU", "TPU", …"""
     task: str
-    """The task of a cluster that has the device; `LOCAL_TASK` outside a cluster."""
+    """The task of a cluster that has the device. `LOCAL_TASK` outside a cluster."""
     name: str | None = None
     compute_capability: str | None = None
     pci_bus_id: str | None = None
@@ -58,13 +58,13 @@ class Refusal:
     """An operation that TensorFlow refused to place on the requested device."""
 
     op: str | None
-    """The operation's type, such as "MatMul"; None if the message does not name it."""
+    """The operation's type, such as "MatMul". None if the message does not name it."""
     node: str | None
-    """The name of the graph node; None if the message does not name it."""
+    """The name of the graph node. None if the message does not name it."""
     wanted: str | None
-    """The requested device; None if the message does not name it."""
+    """The requested device. None if the message does not name it."""
     reason: str | None
-    """"no-such-device", "no-kernel", "no-kernel-for-type", "colocation"; None if the message gives no reason."""
+    """"no-such-device", "no-kernel", "no-kernel-for-type" or "colocation". None if not in the message."""
     line: int
     """The number of the message's first line in the log."""
     text: str
@@ -72,22 +72,25 @@ class Refusal:
     listed: bool = False
     """Whether the message lists the available kernels."""
     types: tuple[tuple[str, str], ...] = ()
-    """The type attributes of the operation, such as ("T", "bfloat16"); empty if the message has none."""
+    """The type attributes of the operation, such as ("T", "bfloat16"). Empty if the message has none."""
     explanation: str = ""
-    """The explanation by the release's kernels; empty if there is none."""
+    """The explanation by the release's kernels. Empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCopy:
-    """A copy between devices that the log names, or one end of it."""
+    """A copy between devices that the log names, or only one end of the copy."""
 
     op: str
-    """The operation that needed the copy. If the log names only one end, the operation that sends or receives
-    (_Send, _Recv); it is also counted in `PlacementData.ops`."""
+    """The operation that needed the copy.
+
+    If the log names only one end, the operation that sends or receives (_Send, _Recv). `PlacementData.ops` counts it,
+    too.
+    """
     before: str | None
-    """The source device; None if the log names only the other end."""
+    """The source device. None if the log names only the target."""
     device: str | None
-    """The target device; None if the log names only the other end."""
+    """The target device. None if the log names only the source."""
     count: int
 
 
@@ -107,7 +110,7 @@ class MissingKernel:
     op: str
     count: int
     attribute: str | None = None
-    """The attribute whose types are limited; None if the operation has no GPU kernel at all."""
+    """The attribute whose types are limited. None if the operation has no GPU kernel at all."""
     types: tuple[str, ...] = ()
     """The types of the attribute that GPU kernels accept."""
     missing: tuple[str, ...] = ()
@@ -119,10 +122,9 @@ class CpuOperations:
     """The CPU operations, compared with the kernels of the release."""
 
     release: str
-    """The releases that can have written the log, such as "TensorFlow 2.4 to 2.11"; the lists hold for all of
-    them."""
+    """The releases that can have written the log ("TensorFlow 2.4 to 2.11"). The lists hold for all."""
     none: tuple[MissingKernel, ...]
-    """The operations without a GPU kernel, the most frequent first."""
+    """The operations without a GPU kernel, the most frequent ones first."""
     fewer: tuple[MissingKernel, ...]
     """The operations whose GPU kernels accept fewer types than their CPU kernels."""
 
@@ -132,8 +134,7 @@ class PlacementData:
     """The data read from a log, before conclusions are drawn."""
 
     api: str | None
-    """"1" if graphs were placed for sessions, "2" if operations were executed eagerly; None if the log has no
-    placement."""
+    """"1" if graphs were placed for sessions, "2" for eager operations. None if the log has no placement."""
     devices: tuple[PlacementDevice, ...]
     no_known_devices: bool
     """Whether the log contains the line "Device mapping: no known devices"."""
@@ -141,13 +142,11 @@ class PlacementData:
     """Counts sorted by device, then by operation."""
     refused: tuple[Refusal, ...]
     between: tuple[tuple[str, int], ...]
-    """The operations that ran on the CPU between two operations on a GPU, as (operation, number of runs), the most
-    frequent first."""
+    """(operation, runs) for the most frequent operations that ran on the CPU between two on a GPU."""
     said: bytes
     """The parts of the log that help to find the release that wrote it."""
     forgotten: bool
-    """Whether the log has more nodes than the reader remembers. Nodes that were printed twice may then be
-    counted twice."""
+    """Whether the log has more nodes than the reader remembers, so that repeated ones may count twice."""
     lines: int
     """The number of lines in the log."""
     bytes: int
@@ -155,11 +154,11 @@ class PlacementData:
     calls: tuple[OpCount, ...] = ()
     """The number of calls of each function ("__inference_step_12") on each device."""
     copies: tuple[DeviceCopy, ...] = ()
-    """The copies that the log names; none are inferred."""
+    """The copies that the log names. None are inferred."""
     changes: tuple[DeviceChange, ...] = ()
     """The device changes between consecutive eager operations."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """(kind, number) of the items that were left out because there were too many, such as ("devices", 3)."""
+    """(kind, number) of the items that were omitted because there were too many, such as ("devices", 3)."""
 
     @property
     def complete(self) -> bool:
@@ -181,7 +180,7 @@ class PlacementData:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The listed GPUs and TPUs that ran nothing; empty if operations were left out."""
+        """The listed GPUs and TPUs that ran nothing. Empty if some operations were not counted."""
         if not self.complete:
             return ()
         totals = {*self.totals, *(call.device for call in self.calls)}
@@ -193,16 +192,16 @@ class PlacementData:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The complete result of the `tfdoctor placement` command; renderers compute nothing beyond it."""
+    """The complete result of the `tfdoctor placement` command. Renderers compute nothing beyond it."""
 
     name: str
-    """The file as the user named it; "-" for standard input."""
+    """The file as the user named it. "-" for standard input."""
     found: PlacementData
     """The data read from the log."""
     summary: str
     findings: tuple[Finding, ...]
     on_cpu: CpuOperations | None = None
-    """The CPU operations without a GPU kernel; None if they could not be compared with the kernels."""
+    """The CPU operations without a GPU kernel. None if they could not be compared with the kernels."""
 
 
 def find_kind(device: str) -> str:
@@ -211,5 +210,5 @@ def find_kind(device: str) -> str:
 
 
 def find_task(device: str) -> str:
-    """Return the task of a device, such as "/job:worker/replica:0/task:1"; `LOCAL_TASK` for a short name."""
+    """Return the task of a device ("/job:worker/replica:0/task:1"), or `LOCAL_TASK` for a short name."""
     return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL_TASK

@@ -36,13 +36,17 @@ if TYPE_CHECKING:
 __all__ = ["Reader", "read_placement"]
 
 MAX_OPERATION_PAIRS = 20_000
-"""The maximum number of (operation, device) pairs; others are counted as `OTHER_OPERATIONS`. This is generous:
-TensorFlow has 1,500 operations."""
+"""The maximum number of (operation, device) pairs. Others are counted as `OTHER_OPERATIONS`.
+
+This is generous, because TensorFlow has 1,500 operations.
+"""
 MAX_SEEN_LINES = 200_000
-"""The number of remembered lines and nodes after which the older half is forgotten, so that at most twice as many
-are remembered. Each takes about 70 bytes."""
+"""The number of lines and nodes after which older ones are forgotten. Twice as many are remembered.
+
+Each takes about 70 bytes.
+"""
 MAX_NODE_BYTES = 1000
-"""The maximum length of the text before a device that is searched for the node's name and type, in bytes."""
+"""The most bytes before a device that are searched for the node's name and type."""
 _EXECUTION = re.compile(rb"Executing op (\S+) in device (\S+)")
 _MAX_PAIRS = 10_000
 """The maximum number of devices, of device changes and of copies that are counted separately."""
@@ -79,8 +83,7 @@ _COPY_OPS = {
     b"_HostRecv": False,
     b"_CopyFromHostToGpu": False,
 }
-"""Operations that are one end of a copy. True means that the copy starts at their device, False that it ends
-there."""
+"""Operations at one end of a copy, and whether the copy starts (True) or ends at their device."""
 _COPY_MESSAGE = re.compile(
     # printed with the device policy "warn": tensorflow/core/common_runtime/eager/execute.cc
     rb"before computing ([\w>]{1,100}) input #\d{1,5} was expected to be on (/[^\s()]{1,200}) but is actually on "
@@ -122,7 +125,7 @@ class _RecentNumbers:
 
 
 class Reader:
-    """A counter of operations and devices in a log; see `read_placement`."""
+    """A counter of the operations and devices in a log (see `read_placement`)."""
 
     def __init__(self) -> None:
         """Initialize empty counters."""
@@ -136,12 +139,12 @@ class Reader:
         self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
         """The devices by (device, name, PCI bus ID)."""
         self.refusals = RefusalReader()
-        # `has_device_list`: the log lists devices; `no_known_devices`: it says that there are none
         self.has_device_list = self.no_known_devices = False
+        """Whether the log lists devices, and whether it says that there are none."""
         self.seen = _RecentNumbers()
         """The hashes of lines and nodes that were counted."""
         self.pending: dict[int, tuple[int, bytes, bytes]] = {}
-        """Nodes that may belong to the graph of the next eager operation: (key, operation, device) by line hash."""
+        """(key, operation, device) of nodes that may belong to the next eager operation, by line hash."""
         self.pending_nodes: set[int] = set()
         """The keys of the pending nodes."""
         self.copy_counts: Counter[tuple[bytes, bytes, bytes]] = Counter()
@@ -160,11 +163,11 @@ class Reader:
         self.ops_between: Counter[bytes] = Counter()
         """The number of times that each operation ran on the CPU between two operations on a GPU."""
         self.cpu_ops_after_gpu: list[bytes] | None = None
-        """The CPU operations since the last operation on a GPU; None if there was no such operation."""
+        """The CPU operations since the last operation on a GPU. None if no operation ran on a GPU."""
         self.ends_in_line = False
         """Whether the last line has no line end."""
         self.left_out: Counter[str] = Counter()
-        """The number of items that were left out because there were too many, by kind."""
+        """The number of items that were omitted because there were too many, by kind."""
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Count the operations in the chunks, and yield their bytes as blocks of complete lines.
@@ -230,7 +233,7 @@ class Reader:
             return False
         counts = Counter(pairs)
         device_by_pair: dict[tuple[bytes, bytes], bytes | None] = {}
-        """The device of each (operation, device) pair; None for a function, because its operations are not known."""
+        """The device of each (operation, device) pair. None for a function, whose operations are unknown."""
         for pair in counts:
             if pair not in self.executed_counts and pair not in self.call_counts:
                 return False
@@ -245,7 +248,7 @@ class Reader:
         return True
 
     def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
-        """Count an operation; if the table is full, count it as `OTHER_OPERATIONS`."""
+        """Count an operation in a table, or as `OTHER_OPERATIONS` if the table is full."""
         if (op, device) not in table and len(table) >= MAX_OPERATION_PAIRS:
             op = OTHER_OPERATIONS.encode()
             if (op, device) not in table and len(table) >= 2 * MAX_OPERATION_PAIRS:
@@ -265,9 +268,8 @@ class Reader:
             return
         key = hash((name, op, device))
         if key in self.seen.now or key in self.seen.before:
-            self.seen.add(
-                line_hash
-            )  # a repeated node: standard output and standard error spell it differently
+            # a repeated node, which standard output and standard error spell differently
+            self.seen.add(line_hash)
             return
         if key in self.pending_nodes:
             return
@@ -293,7 +295,7 @@ class Reader:
     def _count_execution(self, op: bytes, device: bytes) -> None:
         """Count an eager operation or a function call.
 
-        Discard the pending nodes if they are its own graph; otherwise count them first.
+        The pending nodes are discarded if they are its own graph, otherwise they are counted first.
         """
         if self.pending:
             computing_ops = [
@@ -305,9 +307,8 @@ class Reader:
                 self._count_pending()
         if op.startswith(b"__") and _FUNCTION.fullmatch(op):
             self._count(self.call_counts, op, device)
-            self.cpu_ops_after_gpu = self.last_device = self.last_gpu = (
-                None  # the operations of the function are not known
-            )
+            # the operations of the function are unknown
+            self.cpu_ops_after_gpu = self.last_device = self.last_gpu = None
             return
         if (op, device) in self.executed_counts or _TYPE.fullmatch(op):
             self._count(self.executed_counts, op, device)
@@ -431,7 +432,7 @@ class Reader:
         return tuple(copies)
 
     def _list_changes(self) -> tuple[DeviceChange, ...]:
-        """Return the device changes, the most frequent first."""
+        """Return the device changes, the most frequent ones first."""
         changes = (
             (shorten_device(before), shorten_device(after), count)
             for (before, after), count in self.changes.most_common()

@@ -28,8 +28,10 @@ _TRIGGERS = (
     b"Cannot colocate nodes",
     b"alformed device specification",
 )
-"""Texts of which a block with a refusal contains at least one; this is faster to test than the pattern below.
-The first letter may be a capital or not."""
+"""A block with a refusal contains one of these texts, which are faster to find than the pattern below.
+
+The first letter is missing where it may be a capital or not.
+"""
 _MESSAGE_START = re.compile(
     rb"Cannot assign a device (?:to|for) (?:node|operation) "
     rb"|Could not satisfy (?:explicit )?device specification '[^'\n]{0,200}'\. enable_soft_placement"
@@ -40,6 +42,7 @@ _MESSAGE_START = re.compile(
     rb"|/[^\s']{1,120} unknown device"
     rb"|Malformed device specification '"
 )
+# In the first group of these patterns is the name of the node, the requested device, or the type of the operation.
 _NODE_PATTERNS = (
     re.compile(r"Cannot assign a device (?:to|for) (?:node|operation) ['\"`]?([\w./\\>\-]+)"),
     re.compile(r"Could not find device for node: \{\{node ([\w./\\>\-]+)\}\}"),
@@ -61,6 +64,7 @@ _OP_PATTERNS = (
     re.compile(r"\[Op:([\w>]+)\]"),
 )
 _COLOCATED_OP = r"^  {node} \(([\w>]+)\)"
+# A listed kernel: its kind of device, and the types to which it is limited.
 _KERNEL = re.compile(r"device=['\\]{1,3}([A-Z_]{1,40})\\?'(; [^\n]*)?")
 _KERNEL_LIST = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
 _ATTRIBUTES = re.compile(r"(?:= [A-Za-z_][\w>]*\[|^Node attrs: )([^\n]{1,2000})", re.MULTILINE)
@@ -72,9 +76,9 @@ _DEVICE_NAME = re.compile(
 
 
 def shorten_device(device_text: bytes | str) -> str:
-    """Return the short name of a device, such as "GPU:0"; for a device of another task, the full name.
+    """Return the short name of a device, such as "GPU:0", or the full name if it belongs to another task.
 
-    Empty if the text is not a device name.
+    Return an empty string if the text is not a device name.
     """
     text = device_text.decode("utf-8", "replace") if isinstance(device_text, bytes) else device_text
     match = _DEVICE_NAME.fullmatch(text)
@@ -88,7 +92,7 @@ def shorten_device(device_text: bytes | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadRefusal:
-    """A refusal, with the way in which the operation was to run."""
+    """A refusal that was read from the log."""
 
     refusal: Refusal
     is_eager: bool
@@ -96,7 +100,7 @@ class ReadRefusal:
 
 
 class RefusalReader:
-    """A reader that collects the refusals in a log, block by block and without duplicates."""
+    """A collector of the refusals in a log, which is read block by block. It stores each refusal once."""
 
     def __init__(self) -> None:
         self.refusals: list[ReadRefusal] = []
@@ -129,15 +133,15 @@ class RefusalReader:
         self._parse_pending()
 
     def _parse_pending(self) -> None:
-        """Parse the incomplete message, if there is one, as far as it was read."""
+        """Parse the part that was read of an incomplete message, if there is one."""
         if self._pending is not None:
             self._parse_message(*self._pending)
             self._pending = None
 
-    def _parse_message(self, raw: bytes, line: int) -> None:
+    def _parse_message(self, data: bytes, line: int) -> None:
         """Parse a message up to the next message or error, and add its refusal."""
-        next_start = _MESSAGE_START.search(raw, 1)
-        message = raw[: next_start.start()] if next_start is not None else raw
+        next_start = _MESSAGE_START.search(data, 1)
+        message = data[: next_start.start()] if next_start is not None else data
         text = message.decode("utf-8", "replace").replace("\r", "")
         following = _FOLLOWING_ERROR.search(text)
         if following is not None:
@@ -147,7 +151,7 @@ class RefusalReader:
             self._add(refusal)
 
     def _add(self, new_refusal: ReadRefusal) -> None:
-        """Add a refusal; if it is already known, only add the details that the known one lacks."""
+        """Add a refusal, or add its details to the known refusal of the same node and device."""
         refusal = new_refusal.refusal
         for index, known_read in enumerate(self.refusals):
             known = known_read.refusal
@@ -172,14 +176,14 @@ class RefusalReader:
 
 
 def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
-    """Parse a message into a refusal; None if it has neither a reason nor a device nor a node."""
+    """Parse a message into a refusal. Return None if it has neither a reason nor a device nor a node."""
     first_line = text.partition("\n")[0]
     if (
         "assign a device" in first_line
         and "Could not satisfy" not in first_line
         and "assigned" not in first_line
     ):
-        first_line = text[:600]
+        first_line = text[:600]  # this message gives its reason on a later line
     node = next(
         (match[1].rstrip(".:") for pattern in _NODE_PATTERNS if (match := pattern.search(text))), None
     )
@@ -211,7 +215,7 @@ def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
 
 
 def _find_reason(text: str, first_line: str, device: str) -> str | None:
-    """Return the reason in the first line of a message; None if it gives none."""
+    """Return the reason in the first line of a message, or None if it gives none."""
     if "colocated with a group" in first_line or "Cannot colocate nodes" in first_line:
         return "colocation"
     if "available devices are" in first_line or "no devices matching that specification" in first_line:

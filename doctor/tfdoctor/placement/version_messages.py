@@ -23,7 +23,6 @@ MAX_SOURCE_LINES = 1000
 """The maximum number of source lines whose first messages are stored."""
 _SOURCE_LINE = re.compile(rb"\.cc:(\d{1,5})\]")
 """The end of a message's source reference. It is short, so that the search is fast."""
-
 _RELEASE_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
 """A version of a published release or release candidate."""
 _VENDOR_BUILD = re.compile(
@@ -66,8 +65,8 @@ class FirstMessages:
 def infer_era(messages: bytes, compat: Compat) -> str | None:
     """Return the minor releases that can have written the log, such as "2.10" or "2.4-2.11".
 
-    None if the log does not show them. Also None if a nightly, a vendor's build or several TensorFlow versions
-    wrote the log, because their kernels are not known.
+    Return None if the log does not show them, or if a nightly, a vendor's build or several TensorFlow versions wrote
+    the log, because their kernels are unknown.
     """
     if _VENDOR_BUILD.search(messages):
         return None

@@ -1,4 +1,4 @@
-"""Plan an installation: from a request and a machine to ranked options or a conflict. Pure.
+"""Plan an installation: turn a request and a machine into ranked options or a conflict, without I/O.
 
 Each decision names the entry of compat/ that justifies it.
 """

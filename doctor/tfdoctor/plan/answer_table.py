@@ -1,4 +1,7 @@
-"""The structure of the answer table that `plan.answer_table_builder` fills. Pure."""
+"""Define the table of the planner's answers for each system, GPU, driver, Python and TensorFlow minor.
+
+`plan.answer_table_builder` fills it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ __all__ = [
 NAME_PLACEHOLDER, QUOTED_NAME_PLACEHOLDER, CAPABILITY_PLACEHOLDER, DRIVER_PLACEHOLDER, GLIBC_PLACEHOLDER = (
     PLACEHOLDERS
 ) = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
-"""Placeholders in an answer.
+"""Private-use characters that stand for the GPU and the machine in a text of the table.
 
 In this order: the GPU's name, the name quoted for a shell, its compute capability, the driver, the glibc.
 """
@@ -53,26 +56,26 @@ class TableSystem:
     """An operating system that the user can choose."""
 
     key: str
-    """The key: `"linux"`, `"linux-2.17"` (with that glibc), `"wsl"`, `"windows"` or `"macos"`."""
+    """`"linux"`, `"linux-2.17"` (with that glibc), `"wsl"`, `"windows"` or `"macos"`."""
     title: str
     platform: Platform
     """The platform whose driver versions apply."""
     host: Host
-    """A machine with this system and nothing else known about it."""
+    """A machine with this system, about which nothing else is known."""
     names_machine: bool = False
-    """Whether its commands name the GPU and the driver, so that they work on any machine."""
+    """Whether the commands name the GPU and the driver, so that they work on any machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverSteps:
-    """The drivers of one platform, grouped by the answers that they get."""
+    """The driver versions of one platform at which an answer can change."""
 
     steps: tuple[str, ...]
     """The driver steps, oldest first.
 
-    A version (`"525.60.13"`) stands for itself and every driver before the next version; `"525.*"` stands for
-    `--driver 525`, the newest driver of that branch. A branch without a step has the answer of any of its
-    drivers.
+    A version (`"525.60.13"`) stands for itself and every driver before the next version. `"525.*"` stands for
+    `--driver 525`, the newest driver of that branch. If a branch has no step, all of its drivers have the same
+    answer.
     """
 
     @property
@@ -110,11 +113,11 @@ class DriverSteps:
 
 @dataclass
 class AnswerTable:
-    """The answer table: `find_answer` looks up one answer; a writer of another format reads the fields."""
+    """The answers of the planner. `find_answer` looks up one; writers of other formats read the fields."""
 
     systems: tuple[TableSystem, ...]
     cards: dict[str, tuple[str, ...]]
-    """The GPU names by compute capability; each of the names stands for this capability alone."""
+    """The GPU names by compute capability, without names that several capabilities share."""
     pythons: tuple[str, ...]
     """Python versions, oldest first."""
     minors: tuple[str, ...]
@@ -125,35 +128,34 @@ class AnswerTable:
     """The options as tuples.
 
     Items: recipe, TensorFlow, Python, CUDA, cuDNN, image, bytes, commands, serious caveats, other caveats.
-    The image, the commands and the caveats are indexes into `texts`. "" and -1 mean unknown.
+    The image, the commands and the caveats are indexes into `texts`. A cuDNN of "" and a size of -1 are unknown.
     """
     answers: list[Answer] = field(default_factory=list)
     """The answers as tuples.
 
     Items: the indexes of `options`, best first; the indexes of the `texts` that explain why there is no
-    option; the index of the text that explains why a virtual environment does not work, or -1.
+    option; the index of the text that explains why a virtual environment would not work, or -1.
     """
     cells: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
-    """The answers to each request, as run-length encoded rows.
+    """The answers to each request, as run-length encoded rows (see `encode_runs`).
 
-    The key is (system, minor, Python, capability), and "" in it means any. A row consists of pairs of an answer
-    and its count, and has one answer for each index that `Drivers.find_index` returns. If the GPU does not
-    matter, there is one row with one answer under `ANY_GPU`.
+    The key is (system, minor, Python, capability), and "" in it means any. A row has one answer for each index
+    that `DriverSteps.find_index` returns. If the GPU does not matter, `ANY_GPU` has the only row, with one
+    answer.
     """
 
     def find_answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
-        """Return the index of an answer; "" stands for any value.
+        """Return the index of an answer. An argument of "" means any value, or an unknown driver.
 
-        Raise KeyError if the table has no such entry.
+        Raise KeyError if the table has no answer for these arguments.
         """
-        any_card_row = self.cells.get((system, minor, python, ANY_GPU))
-        if any_card_row is not None:
-            return any_card_row[0]
-        # "platform" and "index" are needed only if the answer depends on the GPU and the driver.
+        any_gpu_row = self.cells.get((system, minor, python, ANY_GPU))
+        if any_gpu_row is not None:
+            return any_gpu_row[0]
         platform = next(table_system.platform for table_system in self.systems if table_system.key == system)
         index = self.drivers[platform].find_index(driver)
-        runs = self.cells[system, minor, python, capability]
-        for answer, count in zip(runs[::2], runs[1::2], strict=True):
+        row = self.cells[system, minor, python, capability]
+        for answer, count in zip(row[::2], row[1::2], strict=True):
             index -= count
             if index < 0:
                 return answer
@@ -161,7 +163,7 @@ class AnswerTable:
 
 
 def replace_placeholders(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
-    """Return a text of the table with its placeholders replaced by the given values."""
+    """Replace the placeholders in a text of the table with the given values."""
     values = (name, shlex.quote(name), capability, driver, glibc)
     for placeholder, value in zip(PLACEHOLDERS, values, strict=True):
         text = text.replace(placeholder, value)
@@ -187,7 +189,10 @@ _QUOTED = shlex.quote(NAME_PLACEHOLDER)
 
 
 def make_text(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
-    """Return the text with placeholders for the given values; `replace_placeholders` is the inverse."""
+    """Replace the given values in a text with placeholders. This is the inverse of `replace_placeholders`.
+
+    A capability or glibc is replaced only after certain words, because it may equal another version number.
+    """
     text = text.replace(_QUOTED, QUOTED_NAME_PLACEHOLDER)
     if capability is not None:
         text = re.sub(

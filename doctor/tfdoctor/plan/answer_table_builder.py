@@ -1,13 +1,14 @@
-"""Build the answer table: run the planner for every system, GPU, driver, Python and TensorFlow minor. Pure.
+"""Build the answer table by running the planner for every combination of inputs.
 
-Inputs that must have the same answer share one call of the planner, and texts that differ only in a name share
-one text with placeholders. To find out which inputs matter, the planner gets a host that records what is read
-from it (`_WatchedHost`):
+Equivalent inputs share one call of the planner, and texts that differ only in a name share one text with
+placeholders. To find out which inputs matter, the planner gets a host that records which attributes are read
+(`_WatchedHost`):
 
-* Two drivers are equivalent if the planner compared with no version between them; likewise two glibc versions.
+* Two drivers are equivalent if the planner compared the driver with no version between them. The same holds for
+  two glibc versions.
 * All GPUs are equivalent if the planner did not read the GPUs.
 
-The best option for any TensorFlow is the best of the options for the minors.
+If the request names no TensorFlow, the best option is the best of the options for the minors.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ T = TypeVar("T")
 __all__ = ["build_answer_table", "list_systems"]
 
 MAX_REASONS = 4
-"""The number of reasons that an answer keeps, most important first."""
+"""Limit for the reasons in an answer, of which the most important come first."""
 
 
 def build_answer_table(
@@ -66,10 +67,10 @@ def build_answer_table(
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
 ) -> AnswerTable:
-    """Return the whole table; this takes seconds.
+    """Return the answer table, which takes seconds to build.
 
     `on_minor` is called with each minor before its answers are computed. The table includes only the given
-    `minors` and `capabilities`, in this order; None means all.
+    `minors` and `capabilities`, in their order. None means all.
     """
     releases = list(list_candidates(compat))
     if minors is None:
@@ -98,7 +99,7 @@ def build_answer_table(
 def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
     """Return the systems that `recommend` distinguishes.
 
-    A glibc matters only if it is older than what some release needs.
+    Linux with a glibc that is too old for some release is a separate system for each such glibc.
     """
     oldest, *_, newest = sorted(map(versions.parse_numbers, _list_required_glibcs(compat)))
     ubuntu = {system.glibc: f" (Ubuntu {system.name})" for system in compat.pythons.systems}
@@ -132,7 +133,7 @@ def _list_required_glibcs(compat: Compat) -> frozenset[str]:
 
 
 def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
-    """Return the GPUs that a name alone identifies, by capability, without those found only in ARM machines.
+    """Return the unambiguous GPU names by compute capability, without GPUs that only ARM machines have.
 
     If several names mean the same GPU (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`), the shortest is used.
     """
@@ -148,7 +149,7 @@ def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
     return {capability: tuple(sorted(names_by_capability[capability].values())) for capability in ordered}
 
 
-# The slots of Host, which the properties of _WatchedHost override.
+# The slots of Host that properties of _WatchedHost hide.
 _CARDS, _DRIVER = Host.__dict__["cards"], Host.__dict__["driver"]
 
 
@@ -228,11 +229,11 @@ class _RecipeAnswers:
     starts: list[VersionNumbers] = field(default_factory=list)
     """The driver versions at which the result changes, oldest first; empty if the driver was not read."""
     results: list[int] = field(default_factory=list)
-    """The result of each start: it holds up to the next start."""
+    """The result for each start, which holds up to the next start."""
     limits: list[frozenset[VersionNumbers]] = field(default_factory=list)
     """The driver versions that the planner compared with, for each start."""
     results_by_driver: list[int] = field(default_factory=list)
-    """The result for each index that `Drivers.find_index` returns; empty until the driver steps are known."""
+    """The result for each index that `DriverSteps.find_index` returns; empty until the driver steps are known."""
 
     def get_answer(self, driver: VersionNumbers) -> int:
         return self.results[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
@@ -247,7 +248,7 @@ class _CardDrivers:
     texts: list[int]
     """For each start, the index of the text that explains why the GPU is not supported, or -1 if it is."""
     ranges: list[tuple[VersionNumbers, VersionNumbers | None]]
-    """(first version, end) of each supported range; the end is excluded, and None means no end."""
+    """(first version, excluded end) of each supported range; an end of None means no limit."""
 
     def get_text(self, driver: VersionNumbers) -> int:
         return self.texts[bisect_right(self.starts, driver) - 1]
@@ -256,16 +257,16 @@ class _CardDrivers:
 LOWEST_VERSION: VersionNumbers = (0,)
 """A version below every real version."""
 _MAX_NUMBER = 10**6
-"""A number above every number in a version."""
+"""A number that is higher than every number in a version."""
 
 
 def _make_example_driver(start: VersionNumbers) -> str:
-    """Return a driver version that is slightly newer than `start` and that no text mentions."""
+    """Return a driver version slightly newer than `start` that cannot occur in a text by chance."""
     return f"{join_numbers(start)}.00.001"
 
 
 class _TableBuilder:
-    """A builder that runs the planner, and stores each text, option, result and answer once."""
+    """A builder that runs the planner and deduplicates its texts, options, results and answers."""
 
     def __init__(self, compat: Compat, table: AnswerTable) -> None:
         self.compat, self.table = compat, table
@@ -273,9 +274,9 @@ class _TableBuilder:
         self._options: dict[tuple[object, ...], int] = {}
         self._answers: dict[Answer, int] = {}
         self._added_options: list[Option] = []
-        """One option for each entry of the table's options; equal entries rank equally."""
+        """One option for each entry of the table's options. Options with equal entries rank equally."""
         self._results: list[_RecipeResult] = []
-        """The results; all other attributes refer to them by index."""
+        """The distinct results, to which all other attributes refer by index."""
         self._result_numbers: dict[tuple[object, ...], int] = {}
         self._combined_answers: dict[tuple[int, ...], int] = {}
         self._recipe_answers: dict[tuple[str, str, str | None, Recipe, str], _RecipeAnswers] = {}
@@ -283,7 +284,7 @@ class _TableBuilder:
         self._refusal_texts: dict[tuple[Platform, str], list[int]] = {}
         self._required_glibcs = _list_required_glibcs(compat)
         self._system_by_glibc: dict[int, TableSystem] = {}
-        """The first system that satisfies a number of the required glibc versions, by this number."""
+        """The first system that satisfies each count of the required glibc versions."""
         self._rows: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._best_rows: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
         self._best_answers: dict[tuple[int, ...], int] = {}
@@ -317,14 +318,14 @@ class _TableBuilder:
     def _get_recipe_answers(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> _RecipeAnswers:
-        """Return the results of a recipe for each driver; equivalent systems and GPUs share one entry."""
+        """Return the results of a recipe for each driver. Equivalent systems and GPUs share one object."""
         representative = self._find_equivalent_system(minor, python, capability, system, recipe)
-        for card_key in (None, capability):  # None: the result does not depend on the GPU
-            cached = self._recipe_answers.get((minor, python, card_key, recipe, representative.key))
+        for gpu_key in (None, capability):  # None: the result does not depend on the GPU
+            cached = self._recipe_answers.get((minor, python, gpu_key, recipe, representative.key))
             if cached is not None:
                 return cached
-        answers, any_card = self._explore(minor, python, capability, representative, recipe)
-        self._recipe_answers[minor, python, None if any_card else capability, recipe, representative.key] = (
+        answers, is_any_gpu = self._run_driver_ranges(minor, python, capability, representative, recipe)
+        self._recipe_answers[minor, python, None if is_any_gpu else capability, recipe, representative.key] = (
             answers
         )
         return answers
@@ -332,9 +333,9 @@ class _TableBuilder:
     def _find_equivalent_system(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> TableSystem:
-        """Return the first system that is equivalent for this recipe.
+        """Return the first system that is equivalent to `system` for this recipe.
 
-        An image brings its own glibc, and a glibc that satisfies every requirement is as good as a new one.
+        The host's glibc does not matter to an image, nor to the planner if it satisfies every requirement.
         """
         first, wsl = self.table.systems[0], self.table.systems[1]
         if system.host.system == "Darwin":
@@ -351,21 +352,21 @@ class _TableBuilder:
             sum(versions.is_at_least(glibc, required) for required in self._required_glibcs), system
         )
 
-    def _explore(
+    def _run_driver_ranges(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> tuple[_RecipeAnswers, bool]:
-        """Return the results of a recipe, and whether they are the same for every GPU."""
+        """Return the results for each range of drivers, and whether they are the same for every GPU."""
         unknown, watched = self._run_planner(minor, python, capability, system, recipe, None)
-        answers, any_card = _RecipeAnswers(unknown, set(watched.glibcs)), not watched.asked_cards
+        answers, is_any_gpu = _RecipeAnswers(unknown, set(watched.glibcs)), not watched.asked_cards
         if not watched.asked_driver:
-            return answers, any_card
+            return answers, is_any_gpu
         for range_start, range_end in self._card_drivers[system.platform, capability].ranges:
             start: VersionNumbers | None = range_start
             while start is not None and (range_end is None or start < range_end):
                 result, watched = self._run_planner(
                     minor, python, capability, system, recipe, _make_example_driver(start)
                 )
-                any_card = any_card and not watched.asked_cards
+                is_any_gpu = is_any_gpu and not watched.asked_cards
                 answers.glibcs |= watched.glibcs
                 limits = {versions.parse_numbers(limit) for limit in watched.limits}
                 self._limits[system.platform] |= limits
@@ -375,7 +376,7 @@ class _TableBuilder:
                 start = min((limit for limit in limits if limit > start), default=None)
         if not answers.starts:  # no known driver supports the GPU
             answers.starts, answers.results, answers.limits = [LOWEST_VERSION], [unknown], [frozenset()]
-        return answers, any_card
+        return answers, is_any_gpu
 
     def _run_planner(
         self,
@@ -386,7 +387,7 @@ class _TableBuilder:
         recipe: Recipe,
         driver: str | None,
     ) -> tuple[int, _WatchedHost]:
-        """Return the index of the planner's result for one machine, and the machine."""
+        """Run the planner for one machine. Return the result's index, and the host that recorded the reads."""
         cards = (HostGpu(NAME_PLACEHOLDER, capability),) if capability else ()
         host = _WatchedHost.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
@@ -450,7 +451,7 @@ class _TableBuilder:
         return _CardDrivers(starts, texts, ranges)
 
     def _explain_unsupported(self, platform: Platform, capability: str, driver: str) -> int:
-        """Return the index of the text that says why the driver does not support the GPU, or -1."""
+        """Return the index of the text that explains why the driver does not support the GPU, or -1."""
         refusal = (
             find_driver_refusal(self.compat, driver, HostGpu(NAME_PLACEHOLDER, capability), platform)
             if capability
@@ -484,7 +485,7 @@ class _TableBuilder:
                     self.table.cells[system.key, minor, python, capability] = row
 
     def _make_row(self, minor: str, python: str, capability: str, system: TableSystem) -> tuple[int, ...]:
-        """Return the run-length encoded answers for each driver and for an unknown one."""
+        """Return the run-length encoded answers for each driver index."""
         answers_by_recipe = [
             self._get_recipe_answers(minor, python, capability, system, recipe) for recipe in RECIPES
         ]
@@ -522,7 +523,7 @@ class _TableBuilder:
         system: TableSystem,
         recipe: Recipe,
     ) -> None:
-        """Fill `answers.results_by_place` with the result for each index of the platform's drivers."""
+        """Fill `answers.results_by_driver` with the result for each driver index of the platform."""
         refusals = self._list_refusal_texts(system.platform, capability)
         answers.results_by_driver = [answers.get_answer(LOWEST_VERSION)]
         for text, step in zip(refusals[1:], self.table.drivers[system.platform].steps, strict=False):
@@ -548,10 +549,7 @@ class _TableBuilder:
         answers.results_by_driver.append(answers.unknown)
 
     def _list_refusal_texts(self, platform: Platform, capability: str) -> list[int]:
-        """Return the index of the refusal text for each index of the platform's drivers.
-
-        The value is -1 if the driver supports the GPU.
-        """
+        """Return the result of `_explain_unsupported` for each driver index of the platform."""
         if (platform, capability) not in self._refusal_texts:
             card_drivers = self._card_drivers[platform, capability]
             self._refusal_texts[platform, capability] = [
@@ -573,9 +571,9 @@ class _TableBuilder:
         """
         table = self.table
         minors = [minor for minor in table.minors if (system.key, minor, python, ANY_GPU) not in table.cells]
-        if not minors:  # use the answer of the newest minor
-            any_card_row = table.cells[system.key, table.minors[0], python, ANY_GPU]
-            table.cells[system.key, "", python, ANY_GPU] = any_card_row
+        if not minors:  # the GPU matters to no minor, so use the answer of the newest one
+            any_gpu_row = table.cells[system.key, table.minors[0], python, ANY_GPU]
+            table.cells[system.key, "", python, ANY_GPU] = any_gpu_row
             return
         for capability in ("", *table.cards):
             rows = tuple(table.cells[system.key, minor, python, capability] for minor in minors)
@@ -599,7 +597,7 @@ class _TableBuilder:
         return encode_runs(best_answers)
 
     def _choose_best(self, answers: list[Answer]) -> int:
-        """Return the index of the best of the minors' answers, which are given newest first."""
+        """Return the index of an answer with the best options of all minors, which are given newest first."""
         by_recipe: dict[Recipe, list[int]] = {}
         for options, _, _ in answers:
             for index in options:
@@ -668,7 +666,7 @@ class _TableBuilder:
     def _insert_placeholders(
         self, text: str, capability: str | None, driver: str | None, glibc: str | None
     ) -> str:
-        """Return the text with placeholders, from a cache."""
+        """Return the result of `make_text`, from a cache."""
         key = (text, capability, driver, glibc)
         if key not in self._text_cache:
             self._text_cache[key] = make_text(text, capability, driver, glibc)
@@ -682,7 +680,7 @@ class _TableBuilder:
 
 
 def _intern(index_by_key: dict[T, int], values: list[Any], key: T, value: Any) -> int:
-    """Return the index of `key`, and append `value` if the key is new."""
+    """Return the index of `key` in `values`. If the key is new, append its `value`."""
     if key not in index_by_key:
         index_by_key[key] = len(values)
         values.append(value)

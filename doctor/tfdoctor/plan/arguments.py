@@ -1,4 +1,4 @@
-"""Check the arguments of a plan: releases, Pythons, drivers and GPUs as users write them."""
+"""Parse and check the arguments of a plan: releases, Pythons, drivers and GPUs as users write them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ T = TypeVar("T")
 
 _DRIVER_PATTERN = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
 _OLDEST_DRIVER = 100
-"""The lowest major driver version that is accepted; a lower number is probably a CUDA version."""
+"""The lowest accepted branch: a lower number is probably a CUDA version."""
 _MAX_MACHINES = 64
-"""The largest number of machines that are tried if GPU names are ambiguous."""
+"""Limit for the combinations of GPUs that are planned for if GPU names are ambiguous."""
 _PYTHON_PATTERN = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
-    """Return the result of `recommend`.
+    """Return the recommendation for a request on a machine whose GPU names may be ambiguous.
 
-    Raise UsageError if the TensorFlow version is unknown or malformed, or if a GPU name is ambiguous and the
-    results differ.
+    Raise UsageError if the TensorFlow version is unknown or malformed, or if the recommendation depends on which
+    GPU an ambiguous name means.
     """
     try:
-        answers = [recommend(compat, request, machine) for machine in expand_card_names(host)]
+        recommendations = [recommend(compat, request, machine) for machine in expand_card_names(host)]
     except UnknownReleaseError as error:
         nearest = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -61,38 +61,37 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
         raise UsageError(
             msg, hint='A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
         ) from error
-    if len({_summarize_answer(answer) for answer in answers}) > 1:
-        raise _make_ambiguity_error(compat, host, [_format_answer(answer) for answer in answers])
-    return dataclasses.replace(answers[0], host=host)
+    if len({_summarize_recommendation(recommendation) for recommendation in recommendations}) > 1:
+        raise _make_ambiguity_error(compat, host, [_format_recommendation(recommendation) for recommendation in recommendations])
+    return dataclasses.replace(recommendations[0], host=host)
 
 
-def add_machine_arguments(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
-    """Return the answer with commands that name these GPUs and this driver, so that they work on any machine."""
+def add_machine_arguments(recommendation: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
+    """Add the GPUs and the driver to the commands of a recommendation, so that they work on any machine."""
     arguments = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not arguments:
-        return answer
+        return recommendation
 
-    def name_machine(option: Option) -> Option:
-        first, *rest = option.commands
-        return dataclasses.replace(option, commands=(" ".join([first, *arguments]), *rest))
+    def add_arguments(option: Option) -> Option:
+        first, *other_commands = option.commands
+        return dataclasses.replace(option, commands=(" ".join([first, *arguments]), *other_commands))
 
-    conflict = answer.conflict
+    conflict = recommendation.conflict
     if conflict is not None:
         nearest = tuple(
-            dataclasses.replace(item, option=name_machine(item.option)) if item.is_same_machine else item
+            dataclasses.replace(item, option=add_arguments(item.option)) if item.is_same_machine else item
             for item in conflict.suggestions
         )
         conflict = dataclasses.replace(conflict, suggestions=nearest)
     return dataclasses.replace(
-        answer, options=tuple(name_machine(item) for item in answer.options), conflict=conflict
+        recommendation, options=tuple(add_arguments(item) for item in recommendation.options), conflict=conflict
     )
 
 
 def find_common_answer(compat: Compat, host: Host, get_answer: Callable[[Host], T]) -> T:
-    """Return the answer for a machine whose GPU names may be ambiguous.
+    """Return the answer that `get_answer` gives for every machine that ambiguous GPU names can mean.
 
-    `get_answer` is called with every machine that the names can mean. Raise UsageError if the answers differ: the
-    user then has to say which GPU it is.
+    Raise UsageError if the answers differ, because the user must then name the GPU more precisely.
     """
     answers = [get_answer(machine) for machine in expand_card_names(host)]
     if len(set(answers)) > 1:
@@ -101,7 +100,7 @@ def find_common_answer(compat: Compat, host: Host, get_answer: Callable[[Host], 
 
 
 def expand_card_names(host: Host) -> tuple[Host, ...]:
-    """Return the possible machines, one for each combination of GPUs that the names can mean."""
+    """Return one machine for each combination of GPUs that the host's GPU names can mean."""
     alternatives = [
         [HostGpu(card.name, capability) for capability in (card.capability, *card.other_capabilities)]
         for card in host.cards
@@ -110,14 +109,14 @@ def expand_card_names(host: Host) -> tuple[Host, ...]:
     return tuple(dataclasses.replace(host, cards=cards) for cards in combinations)
 
 
-def _summarize_answer(answer: Recommendation) -> tuple[object, ...]:
-    """Return the parts of an answer that must be equal for two machines to have the same answer."""
-    first = answer.options[0] if answer.options else None
+def _summarize_recommendation(recommendation: Recommendation) -> tuple[object, ...]:
+    """Return the parts of a recommendation that decide whether two machines have the same one."""
+    first = recommendation.options[0] if recommendation.options else None
     return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious_count)
 
 
-def _format_answer(answer: Recommendation) -> str:
-    first = answer.options[0] if answer.options else None
+def _format_recommendation(recommendation: Recommendation) -> str:
+    first = recommendation.options[0] if recommendation.options else None
     return f"TensorFlow {first.tensorflow}" if first is not None else "there is no way"
 
 
@@ -144,7 +143,7 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
 
 
 def check_python(text: str | None) -> str | None:
-    """Return the minor version of a Python, such as 3.11 for 3.11.7; None stays None.
+    """Return the minor version of a Python, such as "3.11" for "3.11.7". None stays None.
 
     Raise UsageError if `text` is not a Python version.
     """
@@ -157,9 +156,9 @@ def check_python(text: str | None) -> str | None:
 
 
 def check_driver(text: str | None) -> str | None:
-    """Return the driver version unchanged: `550` (the newest driver of this branch), `550.54.14` or None.
+    """Return `text` unchanged: a branch ("550"), a full driver version ("550.54.14") or None.
 
-    Raise UsageError if `text` is not a version of NVIDIA's driver.
+    Raise UsageError if `text` cannot be a version of NVIDIA's driver.
     """
     if text is not None and not _DRIVER_PATTERN.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
@@ -179,10 +178,10 @@ _SEPARATOR = re.compile(r"[,;+&]|\band\b")
 
 
 def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
-    """Return the GPU that `text` names by a compute capability, a PCI ID or a name.
+    """Return the GPU that `text` specifies by a compute capability, a PCI ID or a name.
 
-    A name can stand for several chips; the result then has the capabilities of all of them. `option` is the
-    command-line option in error messages. Raise UsageError if no GPU matches.
+    If the name is that of several chips, the result has the capabilities of all of them. `option` is the
+    command-line option for error messages. Raise UsageError if no GPU matches.
     """
     if "." in text and text.replace(".", "").isdigit():
         try:

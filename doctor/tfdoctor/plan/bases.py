@@ -1,4 +1,4 @@
-"""Add the digests and sizes that registries reported to the images of an option. Pure."""
+"""Add the digests and sizes that registries reported to the images of an option."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["add_manifest"]
 def add_manifest(compat: Compat, option: Option) -> Option:
     """Return the option with the known digests and sizes of its images.
 
-    The FROM line gets a digest only if the digest was read from a registry. A digest that is known from other
-    projects' files is only displayed.
+    The FROM line gets a digest only if it was read from a registry. A digest from other projects' files is only
+    displayed.
     """
     base, conda = option.base, option.conda
     if base is None:
@@ -45,7 +45,7 @@ def add_manifest(compat: Compat, option: Option) -> Option:
 
 
 def _get_measured_digest(manifest: Manifest) -> str | None:
-    """Return the digest if it was read from the registry itself; None if it was not."""
+    """Return the digest if it was read from the registry itself; otherwise None."""
     return manifest.digest if manifest.evidence == "measured" else None
 
 

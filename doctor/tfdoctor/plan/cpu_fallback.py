@@ -1,4 +1,4 @@
-"""Remedies that install TensorFlow for the CPU, on machines for which no release has GPU code. Pure."""
+"""Make remedies that install TensorFlow for the CPU, for machines that no release has GPU code for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_release_remedy(target: Target, release: Release, python: str | None) ->
 
 
 def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy | None:
-    """Return the remedy that installs the requested TensorFlow, or the newest, for the machine's CPU.
+    """Return the remedy that installs the requested TensorFlow, or the newest one, for the machine's CPU.
 
     Return None if no release fits, or if the machine may have a GPU and its processor is not ARM.
     """
@@ -43,11 +43,11 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
         if candidate.package == "tensorflow"
     ]
     if is_arm64(host):
-        # The wheels for ARM are in the package index from this version on.
-        since = compat.arm64.index.since
+        # Older versions have no wheel for ARM in the package index.
+        first_version = compat.arm64.index.since
         if request.tensorflow is None:
             requirement = "tensorflow"
-        elif releases and versions.is_at_least(releases[0].version, since):
+        elif releases and versions.is_at_least(releases[0].version, first_version):
             requirement = f"tensorflow=={releases[0].version}"
         else:
             return None

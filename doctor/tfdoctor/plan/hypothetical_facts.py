@@ -1,7 +1,6 @@
-"""Predict the facts of an environment that does not exist yet. Pure.
+"""Predict the facts of an environment that does not exist yet, for the rules of `check`.
 
-The rules of `check` run on these facts. An error on the facts of a plan is a defect of the planner; errors on the
-facts of a Dockerfile show what is wrong with the Dockerfile.
+An error in the facts of a plan is a defect of the planner. Errors in the facts of a Dockerfile are its defects.
 """
 
 from __future__ import annotations
@@ -52,28 +51,28 @@ PREFIX = "/opt/tensorflow"
 SITE_PACKAGES = f"{PREFIX}/lib/python{{}}/site-packages"
 """The site-packages folder; `{}` stands for the Python minor version."""
 SOURCE = "the plan"
-"""The source that the predicted facts name."""
+"""The source of the predicted facts."""
 LIBRARY_FOLDER = "/usr/lib/x86_64-linux-gnu"
 """The system's library folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """An environment that does not exist yet, as far as it is decided.
+    """The known properties of an environment that does not exist yet.
 
-    A field that is not set is assumed to fit.
+    Properties that are not set are assumed to fit TensorFlow.
     """
 
     version: str | None
-    """TensorFlow's version as `tf.__version__`; None if unknown."""
+    """TensorFlow's version, as in `tf.__version__`; None if unknown."""
     package: str
     """The distribution of TensorFlow."""
     python: str
     """The minor version of Python, such as `"3.11"`."""
     distributions: tuple[tuple[str, str], ...]
-    """(name, version) of the distributions in its site-packages, including TensorFlow."""
+    """(name, version) of each distribution in site-packages, including TensorFlow."""
     has_gpu_code: bool | None = None
-    """Whether the build says that it has GPU code; None means the value in the release table."""
+    """Whether the build has GPU code; None means the value in the release table."""
     path_by_soname: Mapping[str, str | None] = field(default_factory=dict)
     """The file that the loader resolves each soname to; None means that it is missing.
 
@@ -82,7 +81,7 @@ class Sketch:
     version_by_soname: Mapping[str, str] = field(default_factory=dict)
     """The version that the library file reports, by soname."""
     other_libraries: tuple[FoundElsewhere, ...] = ()
-    """Libraries of the same families in other versions."""
+    """Files of the same libraries in other versions, which the loader does not use."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables."""
     modules: tuple[str, ...] = ()
@@ -97,7 +96,7 @@ class Sketch:
 
 
 def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
-    """Return the facts of `option` on a machine with the host's GPUs and driver."""
+    """Return the facts of an environment that is installed as `option` says, on a machine like `host`."""
     release, is_ngc = option.release, option.recipe is Recipe.NGC
     version = release.version
     if is_ngc and option.base is not None:
@@ -137,7 +136,7 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
 
 
 def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
-    """Return the facts that `check` would find in this environment."""
+    """Return the facts that `check` would collect in this environment."""
     host, tensorflow = sketch.host, _make_tensorflow(sketch)
     build = describe_build(tensorflow, compat)
     cubins = build.release.cubin if build.release is not None else ()
@@ -174,7 +173,7 @@ def _make_driver(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -> Driv
     """Return the facts of the host's driver, or of the newest driver if the host's is not known."""
     driver = host.driver
     if driver is not None and driver.count(".") < COMPLETE_VERSION_DOTS:
-        # A branch means its newest driver: a version above every known one.
+        # A branch stands for its newest driver, which is above every known version of it.
         driver = f"{driver}.9999"
     cuda = (
         compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
@@ -252,6 +251,7 @@ def _make_python(sketch: Sketch) -> PythonFacts:
 def _make_tensorflow(sketch: Sketch) -> TensorFlowFacts:
     site, version = SITE_PACKAGES.format(sketch.python), sketch.version
     numbers = versions.parse_numbers(version) if version is not None else ()
+    # Only these minors have a separate core package.
     core = "tensorflow_core" if numbers[:2] in ((1, 15), (2, 0)) else "tensorflow"
     return TensorFlowFacts(
         package_dir=f"{site}/tensorflow",

@@ -1,4 +1,4 @@
-"""The dataclasses of the planner's requests and answers."""
+"""Define the dataclasses of the planner's requests and answers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Recipe(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A user's request; None in a field means any value."""
+    """What the user asks the planner for. None in a field means any value."""
 
     tensorflow: str | None = None
     """A version specification that `versions.Spec` accepts."""
@@ -73,7 +73,7 @@ class Request:
     method: Method | None = None
     recipe: Recipe | None = None
     base: str | None = None
-    """An image to build on, instead of the recipe's own base."""
+    """An image to build on instead of the recipe's base image."""
     requirements: tuple[str, ...] = ()
     """Further requirements to install with TensorFlow."""
 
@@ -97,16 +97,16 @@ class Base:
 
     image: str
     system: str
-    """The operating system, such as `"debian 12"`; empty if unknown."""
+    """The operating system, such as `"debian 12"`; "" if unknown."""
     python: str | None
-    """The command of the image's Python, such as `"python3"`; None if Python has to be installed."""
+    """The command of the image's Python, such as `"python3"`; None if Python must be installed."""
     python_packages: tuple[str, ...] = ()
     """System packages that install Python if the image has none."""
     digest: str | None = None
 
     @property
     def reference(self) -> str:
-        """The image reference for FROM, with the digest if there is one."""
+        """The image reference for FROM, with the digest if it is known."""
         return f"{self.image}@{self.digest}" if self.digest and "@" not in self.image else self.image
 
 
@@ -123,7 +123,7 @@ class CondaCuda:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One installation that works, as far as tfdoctor knows."""
+    """An installation that works according to the tables."""
 
     recipe: Recipe
     release: Release
@@ -131,14 +131,14 @@ class Option:
     """The version as `tf.__version__` reports it."""
     python: str
     cuda: str
-    """The CUDA version of the libraries that it installs."""
+    """The version of the CUDA libraries that are installed."""
     cudnn: str | None
     """The cuDNN version; None if unknown."""
     base: Base | None
     cuda_set: CudaSet | None
-    """NVIDIA's wheels; None if the base has the libraries."""
+    """NVIDIA's wheels; None if the libraries do not come from wheels."""
     wheels: tuple[CudaWheel, ...]
-    """NVIDIA's wheels to install: all of `cuda_set`, or those that the base lacks."""
+    """NVIDIA's wheels to install: all of `cuda_set`, or those that the base image lacks."""
     parts: tuple[Part, ...]
     commands: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -172,7 +172,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A release that does not work with a recipe, and the reasons."""
+    """A release that cannot be installed with a recipe, and the reasons."""
 
     recipe: Recipe
     tensorflow: str
@@ -181,12 +181,12 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A similar request that would work."""
+    """A similar request that has an option."""
 
     text: str
     option: Option
     is_same_machine: bool = True
-    """Whether it is for the same machine; False means that it needs another GPU or driver."""
+    """False if it needs another GPU or driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Conflict:
     reasons: tuple[Reason, ...]
     suggestions: tuple[Suggestion, ...] = ()
     arm64_builds: tuple[Arm64Source, ...] = ()
-    """NVIDIA's own TensorFlow for this machine, from third-party reports; tfdoctor does not build it."""
+    """NVIDIA's builds of TensorFlow for this machine, known from third-party reports. tfdoctor cannot install them."""
 
 
 @dataclass(frozen=True, slots=True)

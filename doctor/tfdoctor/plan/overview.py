@@ -1,4 +1,4 @@
-"""Summarize the releases on one screen: the GPUs that each minor supports, and the command to install it. Pure."""
+"""Summarize the releases on one screen: the GPUs that each supports, and the command to install it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["Overview", "list_overviews"]
 
 COMMAND_OF_METHOD = {Method.PIP: "install", Method.CONTAINER: "build"}
-"""The command of each method, the easier method first."""
+"""The command that installs by each method, the easier method first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Consecutive minors with equal values; the values are those of their newest release."""
+    """One line for consecutive minors whose newest releases have equal values."""
 
     newest: str
     oldest: str
@@ -39,11 +39,11 @@ class Overview:
     driver: str
     """The branch of the oldest driver that works on Linux."""
     cards: str
-    """The oldest and the newest generation with machine code, such as `"GTX 10 to H100"`."""
+    """The oldest and the newest GPU generation with machine code, such as `"GTX 10 to H100"`."""
     newer: str
     """Whether newer GPUs work: `"+"` by JIT compilation, `"*"` only some of them, `""` not at all."""
     way: str
-    """The command: `"install"`, `"build"`, or empty if there is no option."""
+    """The tfdoctor command that installs it: `"install"`, `"build"`, or `""` if no option exists."""
     marked: bool
     """Whether there is a known problem with its libraries, its packaging or some GPUs."""
 
@@ -56,7 +56,7 @@ class Overview:
 def list_overviews(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
     """Return overviews of the minors that have GPU code for Linux, in the order of the rows.
 
-    The rows must be sorted by version, newest first. Prereleases and yanked releases are left out.
+    The rows must be sorted by version, newest first. Prereleases and yanked releases are omitted.
     """
     overviews: list[Overview] = []
     seen_minors: set[str] = set()
@@ -109,7 +109,7 @@ def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
 
 
 def _find_command(compat: Compat, release: Release) -> str:
-    """Return the first command with an option for an unknown machine, or an empty string."""
+    """Return the first command that has an option for an unknown machine, or ""."""
     for method, command in COMMAND_OF_METHOD.items():
         if recommend(compat, Request(release.version, method=method), Host()).options:
             return command

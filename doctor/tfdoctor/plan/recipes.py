@@ -1,4 +1,4 @@
-"""Turn a release into an option of each recipe, or give the reasons against it. Pure."""
+"""Turn a release into an option of each recipe, or explain why the recipe cannot install it."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ __all__ = ["RECIPES", "adapt_to_machine", "find_conda_packages", "make_build_com
 PYTHON2 = "2.7"
 """The Python 2 version of TensorFlow's images."""
 CONDA_CHANNEL = "conda-forge"
-"""The only channel that is free for everybody."""
+"""The only conda channel that everybody may use free of charge."""
 
 
 def try_recipe(
     compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
 ) -> Option | Rejected:
-    """Return the option that this recipe gives for a release, or the reasons against it."""
+    """Return the option that installs a release with this recipe, or the reasons why that is impossible."""
     if recipe.has_own_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
         return _make_rejected(
             recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")]
         )
-    answer = RECIPES[recipe](compat, release, request, host)
-    return answer if isinstance(answer, Rejected) else add_manifest(compat, answer)
+    result = RECIPES[recipe](compat, release, request, host)
+    return result if isinstance(result, Rejected) else add_manifest(compat, result)
 
 
 def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
-    """Return the option with a build command that works on any machine.
+    """Return the option with a build command that chooses the same image on any machine.
 
-    The command names the GPUs and the driver if the base was chosen for them.
+    The command names the GPUs and the driver if the base image depends on them.
     """
     if option.base is None or request.base is not None or not (host.cards or host.driver):
         return option
@@ -103,9 +103,9 @@ def _explain_wheels(cuda_set: CudaSet) -> str:
 
 
 def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
-    """Return the titles of a wheel's libraries as text.
+    """Return the titles of a wheel's libraries as text, or else the purpose of the wheel.
 
-    Only libraries that libraries.toml lists have a title. If there is none, return the purpose of the wheel.
+    Only libraries in libraries.toml have a title.
     """
     families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
     titles = dict.fromkeys(family.title for family in families if family is not None)
@@ -118,7 +118,7 @@ def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
 
 
 def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of a virtual environment on this machine, or the reasons against it."""
+    """Return the option of a virtual environment on this machine, or why it does not work."""
     judgement = fit_environment(compat, release, host, request.python)
     python, cuda_set = judgement.python, judgement.cuda
     if judgement.reasons or python is None or cuda_set is None:
@@ -141,7 +141,7 @@ def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -
 
 
 def _explain_links(release: Release) -> tuple[str, ...]:
-    """Return the note that links are needed, if the release's RUNPATH leaves out folders of NVIDIA's wheels."""
+    """Return a note that links are needed, if the RUNPATH of TensorFlow misses folders of NVIDIA's wheels."""
     if release.runpath and not release.runpath_misses:
         return ()
     text = "does not find all of NVIDIA's wheels by itself: links put their libraries where it looks"
@@ -149,7 +149,7 @@ def _explain_links(release: Release) -> tuple[str, ...]:
 
 
 def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of a slim Python image with NVIDIA's wheels, or the reasons against it."""
+    """Return the option of a slim Python image with NVIDIA's wheels, or why it does not work."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     python = _choose_python(judgement, compat, release, request)
@@ -185,7 +185,7 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
 def _choose_python(judgement: Judgement, compat: Compat, release: Release, request: Request) -> str | None:
     """Return the requested Python, or the newest Python that has a lock.
 
-    Unless the user gives a base image, there must also be a slim image of the Python. If no Python fits, the
+    Without a base image from the user, there must also be a slim image of this Python. If no Python fits, the
     reason is added to the judgement.
     """
     python = request.python or find_newest_python(
@@ -202,7 +202,7 @@ def _choose_python(judgement: Judgement, compat: Compat, release: Release, reque
 def _choose_base(judgement: Judgement, compat: Compat, request: Request, python: str | None) -> Base | None:
     """Return the user's base image, or the slim image of this Python.
 
-    Return None if there is no such image; the reason is then added to the judgement.
+    If there is no slim image, return None and add the reason to the judgement.
     """
     if request.base is not None:
         return Base(request.base, "", None)
@@ -218,9 +218,9 @@ def _choose_base(judgement: Judgement, compat: Compat, request: Request, python:
 
 
 def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of a slim Python image with CUDA from conda-forge, or the reasons against it.
+    """Return the option of a slim Python image with CUDA from conda-forge, or why it does not work.
 
-    It is for releases whose CUDA is in no wheel, in case TensorFlow's own images are deleted.
+    It is for releases whose CUDA has no wheels, in case TensorFlow's own images are deleted.
     """
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
@@ -271,7 +271,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
 def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
     """Return the conda packages with the CUDA of this release.
 
-    Return None if NVIDIA's wheels have this CUDA, or if conda-forge does not.
+    Return None if NVIDIA's wheels have this CUDA, or if conda-forge does not have it.
     """
     if release.cuda is None or compat.cuda_set(release.version) is not None:
         return None
@@ -289,7 +289,7 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 
 
 def _plan_cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of an nvidia/cuda image, or the reasons against it."""
+    """Return the option of an nvidia/cuda image, or why it does not work."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     tags = list_fitting_tags(compat, release)
@@ -316,7 +316,7 @@ def _plan_tags(
 ) -> Iterator[Option]:
     """Yield the option of each tag that works.
 
-    The reasons against the first tag that does not work are added to `first_reasons`.
+    The reasons why the first of the other tags does not work are added to `first_reasons`.
     """
     for tag in tags:
         judgement = Judgement()
@@ -328,7 +328,7 @@ def _plan_tags(
 
 
 def _explain_no_tag(judgement: Judgement, compat: Compat, release: Release) -> None:
-    """Add the reason why no tag of nvidia/cuda fits the release to the judgement."""
+    """Add to the judgement why no tag of nvidia/cuda fits the release."""
     deleted = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     note = deleted.note if deleted is not None else "None of the remaining images has its libraries."
     judgement.refuse(
@@ -341,7 +341,7 @@ def _explain_no_tag(judgement: Judgement, compat: Compat, release: Release) -> N
 def _plan_tag(
     judgement: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
-    """Return the option of one tag; if it does not work, return None and add the reasons to the judgement."""
+    """Return the option of a tag. If it does not work, return None and add the reasons to the judgement."""
     builds = {build.python: build for build in _list_system_pythons(compat, tag.system)}
     python = request.python or find_newest_python(
         release, lambda candidate: candidate in builds and is_locked(compat, release, candidate)
@@ -423,7 +423,10 @@ def _list_system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]
 
 
 def _is_older(installed: str | None, required: str | None) -> bool:
-    """Return whether a cuDNN is known to be older than the one that TensorFlow was built with."""
+    """Return whether the installed cuDNN is known to be older than the required one.
+
+    A required version without a dot, such as "7", is too vague to compare with.
+    """
     return (
         installed is not None
         and required is not None
@@ -433,7 +436,7 @@ def _is_older(installed: str | None, required: str | None) -> bool:
 
 
 def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of an image of tensorflow/tensorflow, or the reasons against it."""
+    """Return the option of an image of tensorflow/tensorflow, or why it does not work."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     image = compat.official_image(release.version)
@@ -516,7 +519,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
 
 
 def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of an image of nvcr.io/nvidia/tensorflow, or the reasons against it."""
+    """Return the option of an image of nvcr.io/nvidia/tensorflow, or why it does not work."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
@@ -542,7 +545,7 @@ def _plan_ngc_images(
 ) -> Iterator[Option]:
     """Yield the option of each image that works.
 
-    The reasons against the first image that does not work are added to `first_reasons`.
+    The reasons why the first of the other images does not work are added to `first_reasons`.
     """
     for image in images:
         judgement = Judgement()
@@ -590,4 +593,4 @@ RECIPES: dict[Recipe, RecipeFunction] = {
     Recipe.NGC: _plan_ngc,
     Recipe.VENV: _plan_venv,
 }
-"""The function of each recipe. Options that are otherwise equal rank in this order."""
+"""The function of each recipe. Recipes with otherwise equal options rank in this order."""

@@ -1,4 +1,4 @@
-"""Recommend an installation: ranked options, or a conflict with reasons and suggestions. Pure."""
+"""Recommend an installation: ranked options, or a conflict with reasons and suggestions."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ if TYPE_CHECKING:
 __all__ = ["MAX_OPTIONS", "find_best_option", "merge_reasons", "rank_options", "recommend"]
 
 MAX_OPTIONS = 6
-"""The largest number of options in a recommendation; each recipe gives at most one."""
+"""Limit for the options in a recommendation. Each recipe has at most one."""
 
 
 def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
-    """Return the options, best first, or a conflict.
+    """Return the options for a request on a machine, best first, or a conflict.
 
-    A conflict includes suggestions, which take long to find, only if `nearest` is set. Raise
-    UnknownReleaseError if no release matches the specification, and versions.VersionSyntaxError if the
-    specification is malformed.
+    A conflict has suggestions only if `nearest` is set, because finding them takes long. Raise UnknownReleaseError
+    if no release matches the requested version, and versions.VersionSyntaxError if it is malformed.
     """
     cpu_remedy = cpu_fallback.make_machine_remedy(compat, request, host)
     if cpu_fallback.is_arm64(host):
@@ -63,10 +62,7 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
 
 
 def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
-    """Return the conflict for an ARM machine, for which no wheel has GPU code.
-
-    It lists NVIDIA's own builds for the machine's GPUs.
-    """
+    """Return the conflict for an ARM machine: no wheel has GPU code for it, but NVIDIA's own builds may."""
     table = compat.arm64
     reason = Reason(
         Cause.CPU_ONLY_BUILD,
@@ -105,7 +101,7 @@ def find_best_option(
     """
     rejected: list[Rejected] = []
     releases = list(list_candidates(compat, request.tensorflow))
-    # Other releases do not need this recipe, so they are not rejections.
+    # Do not report the other releases as rejected, because they do not need this recipe.
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:
         releases = [release for release in releases if find_conda_packages(compat, release) is not None]
     option = choose_preferred(_try_releases(compat, releases, request, host, recipe, rejected))
@@ -113,7 +109,7 @@ def find_best_option(
 
 
 def rank_options(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
-    """Return the options, best first. There must be at most one option for each recipe."""
+    """Return the options, best first. Each recipe may have at most one."""
     candidates = list(options)
     newest_first = sorted({option.tensorflow for option in candidates}, key=versions.sort_key, reverse=True)
     return sorted(candidates, key=lambda option: _make_rank_key(request, host, option, newest_first))
@@ -137,7 +133,7 @@ def _try_releases(
 
 
 def _list_newer(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
-    """Return the rejected releases that are newer than the chosen one."""
+    """Return the rejected releases that are newer than the option's release."""
     return [
         rejection
         for rejection in rejected
@@ -191,7 +187,7 @@ def merge_reasons(rejected: Iterable[Rejected]) -> list[Reason]:
 
 
 def _get_priority(reason: Reason) -> float:
-    """Return the sort key of a reason, which is the rank of its cause; reasons without a rank come last."""
+    """Return the rank of a reason's cause as its sort key. Causes without a rank come last."""
     priority = reason.cause.data.refusal_rank
     return priority if priority is not None else math.inf
 
@@ -200,7 +196,7 @@ def _get_priority(reason: Reason) -> float:
 
 
 def _find_suggestions(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
-    """Return up to four suggestions: the best options if parts of the request or the machine are changed."""
+    """Return up to four suggestions: the best options for a relaxed request or a changed machine."""
     suggestions: list[Suggestion] = []
     for text, changed_request, changed_host in _relax_request(compat, request, host):
         options, _ = _search(compat, changed_request, changed_host)
@@ -221,7 +217,7 @@ def _make_format_values(option: Option) -> dict[str, str]:
 
 
 def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
-    """Yield (description, request, host) for each way to relax the request or to change the machine."""
+    """Yield (description, request, host) for each relaxed request and each changed machine."""
     if request.recipe is not None:
         any_recipe = replace(request, recipe=None)
         yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", any_recipe, host
@@ -277,7 +273,7 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
 
 
 def _widen_version(compat: Compat, request: Request) -> Iterator[str]:
-    """Yield the same minor, then the same major, of the newest release that matches the request."""
+    """Yield specifications of the minor and of the major of the newest release that matches the request."""
     if request.tensorflow is None:
         return
     newest = compat.select(request.tensorflow)[0].version

@@ -1,6 +1,6 @@
-"""The data sheet of one TensorFlow release: requirements, known problems and installation. Pure.
+"""Make the data sheet of one TensorFlow release: requirements, known problems and installation.
 
-A sheet does not depend on a machine; its commands make a new environment.
+A sheet does not depend on a machine, and its commands make a new environment.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def make_sheet(
 ) -> Sheet:
     """Return the sheet for the rows of one version.
 
-    The main row is the first row with GPU code, or the first row if none has it. The installation uses the GPUs
-    with the given compute capabilities and the given Python; None means the newest Python. The installation for
-    `system` comes first.
+    The main row is the first row with GPU code, or the first row if none has it. The remedies are for GPUs with
+    these compute capabilities and for this Python, or the newest one if it is None. The remedy for `system` comes
+    first.
     """
     main = next((row for row in rows if row.release.gpu), rows[0])
     others = tuple(row for row in rows if row is not main)
@@ -75,7 +75,7 @@ def get_problem_code(problem: Problem) -> str:
 
 
 def describe_conditions(problem: Problem) -> str:
-    """Return the conditions under which a problem occurs as text; an empty string means always."""
+    """Return as text under which conditions a problem occurs; "" means always."""
     templates = {
         "capability": "compute capability {}",
         "extra": "installed with [{}]",
@@ -90,7 +90,7 @@ def describe_conditions(problem: Problem) -> str:
 def format_python_ranges(texts: Sequence[str]) -> str:
     """Return Python versions as ranges, such as `3.6, 3.9-3.11`.
 
-    `texts` must be sorted; a missing version ends a range.
+    `texts` must be sorted. A missing version ends a range.
     """
     runs: list[list[str]] = []
     for text in texts:
@@ -103,7 +103,7 @@ def format_python_ranges(texts: Sequence[str]) -> str:
 
 
 def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
-    """Return (name, requirement) pairs; CUDA and the driver only for releases with GPU code."""
+    """Return (name, requirement) pairs. Only releases with GPU code require a driver and CUDA."""
     release = row.release
     requirements = [("Python", _describe_pythons(release))]
     if not release.gpu:
@@ -190,7 +190,7 @@ def _list_remedies(
 
 
 def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
-    """Return the remedy with TensorFlow's own image, or None if the image is not known to work."""
+    """Return the remedy with TensorFlow's own image, or None if no image is known to work."""
     image = compat.official_image(release.version)
     if image is None or not image.recipe.works:
         return None
@@ -204,7 +204,7 @@ def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
 
 
 def _describe_python_source(compat: Compat, python: str) -> str:
-    """Return a sentence about how to get an old Python.
+    """Return a sentence that names the sources of an old Python.
 
     Return "" if no build has an install command, or if the first such build is python-build-standalone.
     """
@@ -233,7 +233,7 @@ def _make_pip_remedy(target: Target, release: Release, python: str | None) -> Re
 
 
 def _make_windows_remedy(target: Target, release: Release, python: str | None) -> Remedy:
-    """Return the remedy for native Windows. CUDA and cuDNN must be installed before."""
+    """Return the remedy for native Windows. The user must install CUDA and cuDNN first."""
     chosen_python = python if python in release.windows_pythons else release.windows_pythons[-1]
     requirements = " ".join(
         f'"{text}"'
@@ -254,7 +254,7 @@ def _make_windows_remedy(target: Target, release: Release, python: str | None) -
 
 
 def _find_newest_python(target: Target, release: Release) -> str:
-    """Return the newest Python that can install the release's pip extra, or else the newest of its Pythons."""
+    """Return the newest Python that can install the release's pip extra, or else its newest Python."""
     newest_first = tuple(reversed(release.linux_pythons))
     if release.pip_extra is not None:
         for text in newest_first:
@@ -264,7 +264,7 @@ def _find_newest_python(target: Target, release: Release) -> str:
 
 
 def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
-    """Return a target with these GPUs and no other properties, whose remedies fit any machine."""
+    """Return a target with these GPUs and nothing else known, whose remedies fit any machine."""
     return Target(
         compat, Host(cards=tuple(HostGpu(f"compute capability {text}", text) for text in capabilities))
     )

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import DeniedPath
 
 DEFAULT_MIN_CAPABILITY = "3.5"
-"""The compute capability below which TensorFlow ignores a GPU, in every tested release."""
+"""The lowest compute capability of a GPU that TensorFlow registers, in every tested release."""
 
 
 COMPANION_DISTRIBUTIONS = frozenset(
     {"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"}
 )
-"""Distributions that `tensorflow` requires on some platforms, or that are installed in addition to it."""
+"""Distributions that `tensorflow` requires on some platforms, or that extend it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Build:
     version: str | None
     """The version; None if it is unknown or invalid."""
     release: Release | None
-    """The release in the table that is nearest to the version; None if there is none."""
+    """The release in the table whose version is nearest; None if there is none."""
     exact: bool
-    """True if `release` has exactly this version."""
+    """Whether `release` has exactly this version."""
     gpu: bool | None
     """Whether the build has GPU code; None if it is unknown."""
     rocm: bool
@@ -47,7 +47,7 @@ class Build:
     min_capability: str
     """The lowest compute capability of a GPU that TensorFlow registers."""
     traits: frozenset[TraitName]
-    """Behaviour that distinguishes the build from those of other releases (compat/traits.toml)."""
+    """Behaviour that differs between releases (compat/traits.toml)."""
 
     def has(self, trait: TraitName) -> bool:
         """Return whether the build has this trait."""
@@ -59,7 +59,7 @@ class Build:
 
 
 def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
-    """Return the properties of the installed build, from build_info.py, cuda_config.h and the release table."""
+    """Return the properties of the installed build, from its own files or else from the release table."""
     version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
     nearest = compat.nearest(version, tensorflow.distribution) if version else None
     release = nearest.release if nearest else None
@@ -108,15 +108,15 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and is_exact else None),
-        min_capability=_get_floor(release, compat),
+        min_capability=_get_min_capability(release, compat),
         traits=compat.traits_of(version),
     )
 
 
-def _get_floor(release: Release | None, compat: Compat) -> str:
-    """Return the lowest registered compute capability.
+def _get_min_capability(release: Release | None, compat: Compat) -> str:
+    """Return the lowest compute capability of a GPU that TensorFlow registers.
 
-    This is the measured value, or else for linked builds (1.x) the lowest one that the build has code for.
+    If it was not measured, it is the lowest one that a linked build (1.x) has code for, or else the default.
     """
     if release is None:
         return DEFAULT_MIN_CAPABILITY
@@ -127,9 +127,9 @@ def _get_floor(release: Release | None, compat: Compat) -> str:
 
 
 def find_dlopen_caller(build: Build) -> str:
-    """Return which object opens the CUDA libraries.
+    """Return which object of TensorFlow opens the CUDA libraries.
 
-    "pywrap" is _pywrap_tensorflow_internal.so, "framework" is libtensorflow_framework.
+    "pywrap" means _pywrap_tensorflow_internal.so, and "framework" means libtensorflow_framework.so.
     """
     return "pywrap" if build.has("opened-by-pywrap") else "framework"
 
@@ -140,13 +140,13 @@ def list_opened_sonames(build: Build) -> tuple[str, ...]:
     The driver comes first, except that builds with the trait "runtime-first" open the CUDA runtime before it.
     """
     runtime = tuple(name for name in build.required if name.startswith("libcudart."))
-    first = runtime if build.has("runtime-first") else ()
-    rest = tuple(name for name in build.required if name not in first)
-    return (*first, *build.driver_libraries, *rest)
+    opened_first = runtime if build.has("runtime-first") else ()
+    others = tuple(name for name in build.required if name not in opened_first)
+    return (*opened_first, *build.driver_libraries, *others)
 
 
 def list_installed_builds(facts: Facts) -> tuple[str, ...]:
-    """Return "name version" of each distribution that installs the `tensorflow` package into the same folder."""
+    """Return "name version" of each distribution that installs `tensorflow` into the same folder."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or tensorflow is None:
         return ()
@@ -161,10 +161,10 @@ def list_installed_builds(facts: Facts) -> tuple[str, ...]:
 
 
 def find_unreadable_package(facts: Facts) -> DeniedPath | None:
-    """Return the first part of TensorFlow, or of a package that it imports, that this user may not read.
+    """Return the first unreadable path of TensorFlow or of a package that it imports.
 
-    None if there is none or if it is unknown. An unreadable site-packages folder counts only if no TensorFlow
-    is found elsewhere.
+    Return None if there is none or if it is unknown. An unreadable site-packages folder counts only if no
+    TensorFlow is found elsewhere.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or (tensorflow is None and not isinstance(facts.tensorflow, Absent)):
@@ -190,7 +190,7 @@ def find_unreadable_package(facts: Facts) -> DeniedPath | None:
 
 
 def find_registered_only(facts: Facts) -> tuple[Distribution, ...]:
-    """Return the TensorFlow distributions that are registered although no `tensorflow` package exists."""
+    """Return the TensorFlow distributions that have metadata, although no `tensorflow` package exists."""
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:
         return ()

@@ -22,11 +22,11 @@ INIT_CAUSES = {
     803: Cause.DRIVER_LIB_MISMATCH,  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
     804: Cause.COMPAT_NOT_SUPPORTED,  # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
 }
-"""Root causes by result of cuInit. Any other result counts as CUDA_ERROR_UNKNOWN."""
+"""Root causes by the result of cuInit. Any other error is treated like CUDA_ERROR_UNKNOWN."""
 
 
 def find_missing_driver_cause(facts: Facts, resolution: Resolution) -> Cause:
-    """Return why libcuda.so.1 cannot be opened. `resolution` is its resolution."""
+    """Return why libcuda.so.1 cannot be opened, given how the loader resolved it."""
     if facts.machine.wsl and (
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
@@ -42,7 +42,7 @@ def find_missing_driver_cause(facts: Facts, resolution: Resolution) -> Cause:
 
 
 def list_driver_files(facts: Facts) -> tuple[str, ...]:
-    """Return the libcuda.so* files of a driver. The stubs of the toolkit and cuda-compat are omitted."""
+    """Return the libcuda.so* files of installed drivers, without the toolkit's stubs and cuda-compat."""
     return tuple(
         path for path in facts.driver.driver_files if "/stubs/" not in path and "/compat" not in path
     )
@@ -51,7 +51,7 @@ def list_driver_files(facts: Facts) -> tuple[str, ...]:
 def host_has_gpu(facts: Facts) -> bool:
     """Return whether the host has a GPU or NVIDIA's kernel module.
 
-    This works in containers, too, because /proc and /sys are those of the host.
+    This works in containers, too, because they see the host's /proc and /sys.
     """
     return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
 
@@ -59,7 +59,7 @@ def host_has_gpu(facts: Facts) -> bool:
 def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
     """Return the number of devices that the driver shows; None if it is unknown.
 
-    If there is no device, return the cause and a sentence about it instead.
+    If it shows no device, return (cause, sentence) instead.
     """
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
@@ -89,8 +89,8 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
     """Return why cuInit failed, from its error code and, if the code has several causes, from other facts."""
     cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
-        # Both codes mean that user space and kernel module do not match; 804 is the result on a GeForce. The path
-        # of the loaded file distinguishes cuda-compat from an update without a restart.
+        # Both codes mean that libcuda and the kernel module do not match. A GeForce returns 804. The path of the
+        # loaded file distinguishes cuda-compat from a driver update without a restart.
         if is_cuda_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
         return Cause.DRIVER_LIB_MISMATCH if find_kernel_mismatch(facts) else cause
@@ -106,7 +106,7 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
 
 
 def is_cuda_compat(facts: Facts, driver: CudaDriver) -> bool:
-    """Return whether the loaded libcuda belongs to cuda-compat, even if a container runtime links to it."""
+    """Return whether the loaded libcuda belongs to cuda-compat, even if it is a container runtime's link."""
     path = driver.path or ""
     name = path.rpartition("/")[2]
     has_version = name.rpartition("libcuda.so.")[2].count(".") > 0  # the name contains the version
@@ -125,7 +125,7 @@ def has_lost_nvml(facts: Facts) -> bool:
 
 
 def is_foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
-    """Return whether the libcuda of a Linux driver was loaded in WSL, where only WSL's libcuda can use the GPU."""
+    """Return whether WSL loaded a Linux driver's libcuda. Only WSL's own libcuda can use the GPU there."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
     return bool(driver.path) and "/wsl/" not in (driver.path or "")
@@ -137,7 +137,7 @@ def is_stub(driver: CudaDriver) -> bool:
 
 
 def is_hidden_by_environment(facts: Facts) -> bool:
-    """Return whether the driver shows devices if CUDA_VISIBLE_DEVICES is unset."""
+    """Return whether the driver would show devices without CUDA_VISIBLE_DEVICES."""
     if facts.driver.cuda_unhidden is None:
         return False
     unhidden = value_of(facts.driver.cuda_unhidden)
@@ -158,7 +158,10 @@ def has_gpu_nodes(facts: Facts) -> bool:
 
 
 def find_kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
-    """Return the kernel module version and the user-space version if they differ; None if not, or if one is unknown."""
+    """Return the versions of the kernel module and of libcuda or NVML if they differ.
+
+    Return None if they are equal, or if one of them is unknown.
+    """
     module, nvml = value_of(facts.driver.kernel_module), value_of(facts.driver.nvml)
     user_version = nvml.driver_version if nvml is not None and nvml.driver_version else None
     driver = value_of(facts.driver.cuda)

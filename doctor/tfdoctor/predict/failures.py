@@ -1,4 +1,4 @@
-"""Interpret a rehearsal of TensorFlow's import: find the failures and the packages to blame, without any I/O."""
+"""Interpret a rehearsal of TensorFlow's import: find the failures and the packages that cause them."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ImportFailure:
 
     rehearsed: ImportResult
     package: str
-    """The distribution to blame, which raised the error or is missing."""
+    """The distribution that causes the failure."""
     is_missing: bool
-    """True if the distribution, or a module that it needs, is missing."""
+    """Whether the distribution, or a module that it needs, is missing."""
     shadow: str = ""
     """The file that was imported instead; "" if there is none."""
     library: str = ""
-    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's one; "" if no library is involved."""
+    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's; "" if no library is involved."""
     damage: tuple[FileDifference, ...] = ()
     """Files of the distribution that differ from its RECORD."""
     is_fatal: bool = True
@@ -60,7 +60,7 @@ class ImportFailure:
 
 
 def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
-    """Return the failures of `import tensorflow` and then, with `fatal` false, those of Keras alone."""
+    """Return the failures of `import tensorflow`, followed by those of tf.keras alone (not fatal)."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
     table = get_import_table(tensorflow, compat) if tensorflow is not None else None
@@ -69,7 +69,7 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     candidates = list(_iter_missing_packages(python, table))
     loader = value_of(facts.loader)
     is_noexec = loader is not None and any(NOEXEC_ERROR in failure.error for failure in loader.import_needs)
-    # With noexec no module can be loaded, and no package is to blame.
+    # On a file system with noexec no compiled module can be loaded, which is no package's fault.
     if rehearsal is not None and not is_noexec:
         is_keras_optional = tensorflow.version is not None and compat.has(
             tensorflow.version, "keras-optimizers"
@@ -80,16 +80,16 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
         )
         candidates += (_mark_shadowed(facts, failure) for failure in rehearsed_failures)
     candidates += _iter_working_folder_failures(facts, python, table, rehearsal)
-    # Several modules may belong to one package or be hidden by one file: report each once.
+    # Report each package and each shadowing file only once, even if it affects several modules.
     shadowed_packages = {failure.package for failure in candidates if failure.shadow}
     by_reason: dict[str, ImportFailure] = {}
     for failure in sorted(candidates, key=lambda failure: not failure.is_fatal):
-        if failure.shadow or failure.package not in shadowed_packages:  # the shadowing file caused the rest
+        if failure.shadow or failure.package not in shadowed_packages:  # else the shadowing file is the cause
             by_reason.setdefault(failure.shadow or failure.package, failure)
     reported = list(by_reason.values())
     if rehearsal is not None:
-        # A package that differs from a working environment makes unchanged packages fail, too.
-        suspects = _list_deviating(rehearsal) | _list_refused(python)
+        # A suspect package can make others fail, so report only the suspects if one of their failures is fatal.
+        suspects = _list_deviating(rehearsal) | _list_unmet_packages(python)
         direct = [
             failure
             for failure in reported
@@ -103,10 +103,10 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
 def _iter_working_folder_shadows(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
 ) -> Iterator[Shadow]:
-    """Yield the modules that programs in the working folder import from it during TensorFlow's import.
+    """Yield the modules that TensorFlow's import takes from the working folder of a program.
 
-    Rehearsals do not execute code in that folder. In earlier versions of tfdoctor they did, so modules that a
-    recorded rehearsal imported successfully are omitted.
+    Rehearsals do not execute code of that folder. Earlier versions of tfdoctor did, so modules that a recorded
+    rehearsal imported successfully are omitted.
     """
     modules = {*table.needs, *table.standard, *table.shadowable}
     names = {module.partition(".")[0] for module in modules}
@@ -135,7 +135,7 @@ def _iter_working_folder_failures(
 
 
 def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
-    """Return the packages in the working folder from which TensorFlow's import takes modules."""
+    """Return the packages in the working folder that TensorFlow would import. No rehearsal tests them."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     table = get_import_table(tensorflow, compat) if tensorflow is not None else None
     if python is None or table is None:
@@ -146,7 +146,7 @@ def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ..
 
 
 def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
-    """Return the distributions whose rehearsed modules were all imported successfully."""
+    """Return the distributions all of whose rehearsed modules were imported successfully."""
     modules = rehearsal.modules if rehearsal is not None else ()
     failed = {find_module_distribution(module.name) for module in modules if not module.ok}
     return {find_module_distribution(module.name) for module in modules if module.ok} - failed
@@ -155,7 +155,7 @@ def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
 def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
     """Return the failure, marked as shadowed if its package is in a folder that is put first on the path.
 
-    In that case it does not help to reinstall packages.
+    Reinstalling the package does not help then.
     """
     leading_package = (
         find_leading_package(facts, failure.package)
@@ -168,7 +168,7 @@ def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
         failure.library
         and f"{leading_package.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}"
     ):
-        return failure  # the library breaks a file in another folder for every importer
+        return failure  # the library breaks a file in another folder, whoever imports it
     return dataclasses.replace(
         failure, shadow=f"{leading_package.location}/{_get_top_module(leading_package.name)}"
     )
@@ -177,7 +177,7 @@ def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
 def _iter_missing_packages(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
     """Yield a failure for each missing package that this release always requires."""
     if not any(distribution.requires for distribution in python.distributions):
-        return  # a planned environment, whose distributions have no metadata
+        return  # the distributions of a planned environment have no metadata
     for name in table.must:
         package = normalize_name(name)
         if python.find_distribution(package) is None and name not in python.modules:
@@ -210,20 +210,22 @@ def _iter_rehearsal_failures(
         yield _make_failure(python, rehearsal, module, fatal=not is_keras_only)
     source = rehearsal.source
     is_keras_source = source is not None and source.name.endswith(KERAS_GENERATED_SOURCE)
-    # The import of all of Keras gives a better error.
+    # The rehearsal of Keras reports the same failure with a better error.
     if source is not None and not source.ok and not (is_keras_source and rehearsal.keras):
         source = dataclasses.replace(source, name="google.protobuf")
-        # TensorFlow continues without a Keras that cannot be imported.
+        # TensorFlow ignores an ImportError of Keras.
         yield _make_failure(python, rehearsal, source, fatal=not (is_keras_source and source.import_error))
 
 
 def _iter_keras_failures(
     python: PythonFacts, rehearsal: RehearsalFacts, *, allows_attribute_error: bool
 ) -> Iterator[ImportFailure]:
-    """Yield the failures of Keras. `allows_attribute_error` says that TensorFlow's import survives an AttributeError, too.
+    """Yield the failures of Keras.
 
-    Only packages that differ from a working environment are blamed. The stand-in for TensorFlow may cause an error
-    of Keras itself, unless it is a failed import or a name that the installed TensorFlow lacks.
+    An ImportError in Keras does not stop TensorFlow's import, nor does an AttributeError if
+    `allows_attribute_error` is true. Only packages that differ from a working environment are reported, because
+    the stand-in for TensorFlow can cause errors of Keras itself, except for failed imports and for names that the
+    installed TensorFlow lacks.
     """
     for module in rehearsal.keras:
         is_last = module is rehearsal.keras[-1]
@@ -235,11 +237,11 @@ def _iter_keras_failures(
         if module.ok or "rehearse_keras" in " ".join((module.error, *module.frames)):
             continue
         failure = _make_failure(python, rehearsal, module, fatal=is_fatal)
-        # The package to install is unknown: blame the one that raised the error.
+        # It is unknown which package to install, so report the one that raised the error.
         if failure.is_missing and failure.package not in _list_deviating(rehearsal):
-            raiser = _find_raiser(python, rehearsal, module)
-            failure = dataclasses.replace(failure, package=raiser, is_missing=False)
-        # Otherwise only the last module decides whether tf.keras works.
+            package_at_fault = _find_responsible_package(python, rehearsal, module)
+            failure = dataclasses.replace(failure, package=package_at_fault, is_missing=False)
+        # Of the failures that are not fatal, only that of the last module shows that tf.keras fails.
         is_certain = _is_keras_error_certain(module) and (is_fatal or is_last)
         is_keras_itself = failure.package in ("keras", "tf-keras") and not failure.damage and not is_certain
         if failure.shadow or (failure.package in _list_deviating(rehearsal) and not is_keras_itself):
@@ -252,7 +254,7 @@ def _is_keras_error_certain(module: ImportResult) -> bool:
 
 
 def _add_missing_file_error(module: ImportResult) -> ImportResult:
-    """Return the module, with an error added if it is a folder without `__init__` and therefore has no file.
+    """Add an error to a module if it is a folder without `__init__` and therefore has no file.
 
     Python can import such a folder, but TensorFlow needs the file of these modules to extend its path.
     """
@@ -270,19 +272,19 @@ def _add_missing_file_error(module: ImportResult) -> ImportResult:
 def _make_failure(
     python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult, *, fatal: bool
 ) -> ImportFailure:
-    """Return the failure of a module, with the package to blame and the reason."""
+    """Return the failure of a module, with the package that causes it and the reason."""
     is_missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
     if is_missing:
         # Python reports only the first missing part, for example "google" for google.protobuf.
         missing_module = module.name if module.name.startswith(f"{module.not_found}.") else module.not_found
         package = find_module_distribution(missing_module)
         installed = python.find_distribution(package)
-        # A module of an installed package is missing: that package or the importing one is to blame.
+        # A module of an installed package is missing, so that package or the importing one causes the failure.
         if installed is not None and "." in module.not_found:
             is_missing = False
         elif installed is not None and module.not_found.partition(".")[0] == "distutils":
-            is_missing = False  # setuptools provides it, and hides its own import errors
-            suspects = _list_refused(python) or _list_deviating(rehearsal)
+            is_missing = False  # setuptools provides distutils, and hides its own import errors
+            suspects = _list_unmet_packages(python) or _list_deviating(rehearsal)
             required_suspects = (
                 name
                 for line in installed.requires
@@ -290,7 +292,7 @@ def _make_failure(
             )
             package = package if package in suspects else next(required_suspects, package)
     else:
-        package = _find_raiser(python, rehearsal, module)
+        package = _find_responsible_package(python, rehearsal, module)
     error_text = f"{module.error} {module.root}"
     library = (
         next(iter(python.carried), "") if any(phrase in error_text for phrase in LOADER_ERROR_PHRASES) else ""
@@ -300,7 +302,7 @@ def _make_failure(
             shadow.taken
             for shadow in python.shadows
             if shadow.taken in error_text
-            # a library breaks a file for every importer
+            # A replaced library breaks the file, whoever imports it.
             or (not library and any(_is_in(path, shadow.taken) for path in _list_files(module)))
             or module.not_found.partition(".")[0] == shadow.name
             or f"module '{shadow.name}' has no attribute" in module.error
@@ -367,16 +369,16 @@ LOADER_ERROR_PHRASES = (
 
 
 def _list_files(module: ImportResult) -> tuple[str, ...]:
-    """Return the file of a module, its top-level package and the files in the traceback, the innermost first."""
+    """Return the files of a module, of its top-level package, and of its traceback, the innermost first."""
     return tuple(path for path in (module.file, module.top, *reversed(module.frames)) if path)
 
 
-def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult) -> str:
-    """Return the distribution to blame for an error, from those whose files are in the traceback.
+def _find_responsible_package(python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult) -> str:
+    """Return the distribution that most likely causes an error, of those whose files are in the traceback.
 
-    A distribution whose version does not meet a requirement is preferred, then one that differs from a working
-    environment, then the one whose file raised the error. NumPy is the last choice, because a module that is
-    compiled for another NumPy raises its error in NumPy's files.
+    The first choice is a distribution whose version does not meet a requirement, then one that differs from a
+    working environment, then the one whose file raised the error. NumPy is the last choice, because a module that
+    was compiled for another NumPy raises its error in NumPy's files.
     """
     involved = []
     for path in reversed(module.frames):
@@ -384,15 +386,15 @@ def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: ImportR
         if name is not None and name not in involved:
             involved.append(name)
     involved.append(find_module_distribution(module.name))
-    refused, deviating = _list_refused(python), _list_deviating(rehearsal)
-    for suspects in (refused, deviating, {*involved} - {"numpy"}):
-        blamed = next((name for name in involved if name in suspects), None)
-        if blamed is not None:
-            return _find_suspect_requirement(python, blamed, refused or deviating)
+    unmet, deviating = _list_unmet_packages(python), _list_deviating(rehearsal)
+    for suspects in (unmet, deviating, {*involved} - {"numpy"}):
+        package_at_fault = next((name for name in involved if name in suspects), None)
+        if package_at_fault is not None:
+            return _find_suspect_requirement(python, package_at_fault, unmet or deviating)
     return involved[-1]
 
 
-def _list_refused(python: PythonFacts) -> set[str]:
+def _list_unmet_packages(python: PythonFacts) -> set[str]:
     """Return the installed packages whose version does not meet a requirement."""
     return {missing.package for missing in list_unmet(python) if missing.installed_version is not None}
 
@@ -403,7 +405,7 @@ def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
 
 
 def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]) -> str:
-    """Return the package if it is in `suspects`, or else its first requirement that is, or else the package."""
+    """Return the package, or its first requirement in `suspects` if the package itself is no suspect."""
     distribution = python.find_distribution(name)
     if name in suspects or distribution is None:
         return name
@@ -421,7 +423,7 @@ def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]
 
 
 def find_file_distribution(python: PythonFacts, path: str) -> str | None:
-    """Return the installed distribution that a file belongs to, according to its path; None if it is unknown."""
+    """Return the distribution that a file's path belongs to; None for TensorFlow, or if it is unknown."""
     for folder in python.sys_path:
         root = f"{folder.rstrip('/')}/"
         if len(root) > 1 and path.startswith(root):
@@ -434,7 +436,7 @@ def find_file_distribution(python: PythonFacts, path: str) -> str | None:
 def find_own_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
-    """Return the TensorFlow files that the import loads and that differ from their RECORD entry."""
+    """Return the files of TensorFlow that differ from RECORD and that its import uses."""
     table = get_import_table(tensorflow, compat)
     distribution = python.find_distribution(tensorflow.distribution or "")
     if distribution is None:

@@ -95,7 +95,7 @@ def is_tensorflow_shadowed(tensorflow: TensorFlowFacts) -> bool:
 
 
 def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
-    """Return the cause and a sentence if a plugin in tensorflow-plugins/ cannot be loaded, which stops the import."""
+    """Return (cause, sentence) if a plugin in tensorflow-plugins/ cannot be loaded, which ends the import."""
     loader = value_of(facts.loader)
     resolution = (
         next((plugin for plugin in loader.plugins if not plugin.ok), None) if loader is not None else None
@@ -108,13 +108,13 @@ def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
 
 
 def choose_plugin_cause(failed: Resolution) -> Cause:
-    """Return why a plugin cannot be loaded: it is damaged, or was built for another TensorFlow."""
+    """Return why a plugin cannot be loaded: it is damaged, or it was built for another TensorFlow."""
     missing = [name for name in failed.really_missing if name != failed.soname]
     return Cause.PACKAGE_CONFLICT if missing or "undefined symbol" in failed.error else Cause.DAMAGED_FILE
 
 
 def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
-    """Return whether the processor lacks AVX, which this build needs. Only official x86 wheels are considered."""
+    """Return whether the processor lacks AVX, which this build needs. Only official x86 wheels count."""
     machine, release = facts.machine, build.release if build.exact else None
     if release is None or machine.machine.lower() not in {"x86_64", "amd64"} or tensorflow.conda_build:
         return False
@@ -137,7 +137,7 @@ def get_keras_backend(python: PythonFacts | None, build: Build, variables: Mappi
 def find_stopping_variable(
     python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
 ) -> tuple[str, str] | None:
-    """Return the name of an environment variable that makes the import fail and the reason; None if there is none."""
+    """Return (name, reason) of an environment variable that makes the import fail; None if there is none."""
     if build.version is None:
         return None
     optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
@@ -166,11 +166,11 @@ def find_stopping_variable(
 def find_broken_companions(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Companion, ...]:
-    """Return the entries of compat/imports.toml for packages (NumPy, protobuf and others) that break this import.
+    """Return the entries of compat/imports.toml for packages that break this import.
 
-    Empty for conda builds, which differ. Packages in the working folder are omitted, because they shadow a module
-    whatever their version is. A package that the rehearsal imported does not count as missing, even if it is not
-    registered.
+    Return () for conda builds, which differ. Packages in the working folder are omitted, because
+    they shadow a module whatever their version is. A package that the rehearsal imported does not count as
+    missing, even if it has no metadata.
     """
     python = value_of(facts.python)
     if python is None or not python.distributions or tensorflow.conda_build:
@@ -190,31 +190,31 @@ def find_broken_companions(
 def _find_companion_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
-    """Return the cause and a sentence if a package makes the import fail, from the table or else the rehearsal."""
+    """Return (cause, sentence) if the table or else the rehearsal shows that a package stops the import."""
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
-    rehearsed = next((failure for failure in list_import_failures(facts, compat) if failure.is_fatal), None)
+    rehearsed_failure = next((failure for failure in list_import_failures(facts, compat) if failure.is_fatal), None)
     for companion in find_broken_companions(facts, tensorflow, build, compat):
         if companion.effect == "import":
             version = python.list_installed_versions().get(companion.package)
-            if version is None and rehearsed is not None:
+            if version is None and rehearsed_failure is not None:
                 continue
             label = f"{companion.package} {version}" if version is not None else f"no {companion.package}"
-            leading = find_leading_package(facts, companion.package)
-            if leading is not None:
-                leader = find_leader(facts, leading.location)
+            leading_package = find_leading_package(facts, companion.package)
+            if leading_package is not None:
+                leader = find_leader(facts, leading_package.location)
                 origin = (
                     leader.by
                     if leader is not None and leader.by == "PYTHONPATH"
                     else "what Python runs when it starts"
                 )
                 message = (
-                    f"{origin} puts {label} of {leading.location} first, and import tensorflow fails with it"
+                    f"{origin} puts {label} of {leading_package.location} first, and import tensorflow fails with it"
                 )
                 return Cause.SHADOWED_MODULE, f"{message}: {companion.error}"
             return Cause(companion.cause), f"import tensorflow fails with {label}: {companion.error}"
-    return _find_rehearsed_failure(rehearsed)
+    return _find_rehearsed_failure(rehearsed_failure)
 
 
 def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] | None:
@@ -229,9 +229,10 @@ def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] 
 
 
 def find_foreign_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedLibrary | None:
-    """Return the libstdc++ that LD_LIBRARY_PATH or LD_PRELOAD puts first if it lacks symbols; otherwise None.
+    """Return the libstdc++ that the environment puts first if it lacks symbols; otherwise None.
 
-    The loader accepts a library without symbol versions, and reports missing symbols later.
+    LD_LIBRARY_PATH or LD_PRELOAD can do that. The loader accepts a library without symbol versions, and reports its
+    missing symbols only later.
     """
     loader = value_of(facts.loader)
     if loader is None or "undefined symbol" not in resolution.error:
@@ -249,7 +250,7 @@ def find_foreign_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedLibr
 
 
 def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
-    """Return the cause and the loader's error if it cannot load one of TensorFlow's own objects."""
+    """Return why the loader cannot load one of TensorFlow's own objects: the cause and the loader's error."""
     if list_forbidden_files(failed, elsewhere=True):
         return Cause.NOT_PERMITTED, failed.error
     if "version `GLIBC_" in failed.error:
@@ -269,8 +270,8 @@ def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tup
 def choose_object_cause(resolution: Resolution) -> Cause:
     """Return why one of TensorFlow's own objects cannot be loaded.
 
-    The cause is a damaged file if loading crashes, if another TensorFlow object is missing or if the loader stops
-    at a damaged file. Otherwise it is inconclusive.
+    The cause is a damaged file if loading crashes, if another object of TensorFlow is missing, or if the loader
+    stops at an incomplete file. Otherwise it is inconclusive.
     """
     is_own_missing = any("tensorflow" in name.rpartition("/")[2] for name in resolution.really_missing)
     return (

@@ -1,4 +1,4 @@
-"""Predict the stage of the CUDA libraries: find those that the loader cannot load, and the causes."""
+"""Predict whether the loader can load the CUDA libraries, and find the causes if it cannot."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class MissingLibrary:
     other_versions: tuple[FoundElsewhere, ...]
     """Files of the same library with another soname, or of another CUDA version."""
     damaged: str = ""
-    """The problem of the file at which the loader stops; "" if there is none."""
+    """The problem of the file at which the loader stops; "" if it stops at none."""
 
 
 def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
-    """Return each missing CUDA library with its cause, in TensorFlow's order. Driver libraries are omitted."""
+    """Return each missing CUDA library with its cause, in the order in which TensorFlow opens them."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -67,7 +67,7 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     return tuple(
         _explain_library(resolution, loader.found, other_installations, used_folders)
         for resolution in resolutions
-        # Other libraries fail only because of a dependency that is in the list.
+        # Omit libraries that fail only because of a dependency that is in the list itself.
         if resolution.path is None
         or not resolution.really_missing
         or not set(resolution.really_missing) <= not_found
@@ -89,10 +89,10 @@ def list_unusable_files(resolution: Resolution) -> list[LoadAttempt]:
 def _is_damaged_dependency(
     resolution: Resolution, found_files: Sequence[FoundElsewhere], bad_paths: frozenset[str]
 ) -> bool:
-    """Return whether the library exists only as a damaged file at which the loader stops for another library.
+    """Return whether the library exists only as a damaged file that explains another library's failure.
 
-    If the loader's cache was rebuilt, it omits damaged files, but the RUNPATH of a library in the same folder
-    finds them.
+    The loader's cache, if it was rebuilt, omits a damaged file, so that the library itself is not found. But the
+    RUNPATH of another library in the same folder still leads to the file.
     """
     paths = [posixpath.normpath(file.path) for file in found_files if file.name == resolution.soname]
     return not list_unusable_files(resolution) and bool(paths) and bad_paths.issuperset(paths)
@@ -107,7 +107,7 @@ def _explain_library(
     """Return a missing library with its cause.
 
     `other_installations` are installations of another CUDA version, and `used_folders` are the folders from which
-    the loader takes other libraries.
+    the loader loads other libraries.
     """
     unusable_files = list_unusable_files(resolution)
     name = resolution.soname
@@ -130,13 +130,13 @@ def _explain_library(
         "class" in tried.problem or "machine" in tried.problem for tried in unusable_files
     )
     if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in bad_paths):
-        was_skipped = False  # such a folder has no files for other machines: it is damaged
+        was_skipped = False  # such a folder has no libraries for other machines, so the file is damaged
     if list_forbidden_files(resolution, elsewhere=bool(usable_files or other_versions)):
         cause = Cause.NOT_PERMITTED
     elif resolution.path is not None and (name == resolution.soname or was_skipped):
         cause = Cause.LIBS_TRANSITIVE
     elif problem and not was_skipped:
-        # "ermission" matches both "Permission denied" and "permission".
+        # "ermission" matches "Permission denied" and "permission".
         cause = Cause.LIBS_NOT_INSTALLED if "ermission" in problem else Cause.DAMAGED_FILE
     elif usable_files:
         cause = Cause.LIBS_NOT_ON_PATH
@@ -155,13 +155,13 @@ def _explain_library(
 
 
 WHEEL_FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
-"""Folders of NVIDIA's wheels by library, if their name cannot be derived from that of the library."""
+"""Folders of NVIDIA's wheels whose name cannot be derived from the library's name, by library."""
 
 
 def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[LoadAttempt, ...]:
-    """Return the files that exist but cannot be used because of their permissions.
+    """Return the files of a library that exist but cannot be used because of their permissions.
 
-    An unreadable folder counts if it is the folder of this library's wheel. Any other unreadable folder counts
+    An unreadable folder counts if it is that of the library's wheel. If it is not a wheel's folder, it counts
     unless `elsewhere` says that the library was found somewhere else.
     """
     missing = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
@@ -177,30 +177,31 @@ def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> 
 
 
 def _can_contain(path: str, elsewhere: bool) -> bool:
-    """Return whether an unreadable folder may contain this library."""
+    """Return whether an unreadable folder may contain the library at `path`."""
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
+    # The wheels for CUDA 13 share the folder nvidia/cu13, except for cuDNN.
     expected = WHEEL_FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
     return wheel == expected or (wheel.startswith("cu1") and expected != "cudnn") or not (wheel or elsewhere)
 
 
 def get_installation(path: str) -> str:
-    """Return the folder of a library's installation, which is the common folder of all NVIDIA wheels for a wheel."""
+    """Return the folder of a library's installation, which all of NVIDIA's wheels in a folder share."""
     path = posixpath.normpath(path)
     prefix, is_wheel, _ = path.partition("/nvidia/")
     return f"{prefix}/nvidia" if is_wheel else path.rpartition("/")[0]
 
 
-def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
+def find_other_installations(found_files: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
     """Return the installations with another CUDA version.
 
     cuSOLVER and cuRAND have the same soname in CUDA 11 and 12, so a file with the right name can have the wrong
     version.
     """
     folders: set[str] = set()
-    installations = {get_installation(file.path) for file in found}
+    installations = {get_installation(file.path) for file in found_files}
     for installation in installations:
-        files = [file for file in found if get_installation(file.path) == installation]
+        files = [file for file in found_files if get_installation(file.path) == installation]
         for soname in required:
             stem = soname.split(".so")[0]
             family = [file for file in files if file.stem == stem]
@@ -214,15 +215,15 @@ def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence
 
 
 def _is_same_major(name: str, soname: str) -> bool:
-    """Return whether a file name fits a soname, like libcudart.so.12.4.127 fits libcudart.so.12."""
+    """Return whether a file name matches a soname, as libcudart.so.12.4.127 matches libcudart.so.12."""
     return name == soname or name.startswith(f"{soname}.")
 
 
 def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
-    """Return the most frequent cause of the missing libraries.
+    """Return the most frequent cause of the missing libraries. Missing permissions take precedence.
 
-    Missing permissions have precedence. A cause that only cuDNN can have is counted as the general cause that
-    corresponds to it, and is returned only if no other library has the general cause.
+    A cause that only cuDNN can have is counted as the corresponding general cause. It is returned only if no
+    other library has the general cause.
     """
     causes = [missing.cause for missing in explain_missing(facts, build)]
     if not causes:
@@ -241,9 +242,9 @@ def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
         Cause.DAMAGED_FILE,
         Cause.LIBS_NOT_INSTALLED,
     )
-    chosen = max(order, key=lambda cause: (merged_causes.count(cause), -order.index(cause)))
+    chosen_cause = max(order, key=lambda cause: (merged_causes.count(cause), -order.index(cause)))
     return (
-        chosen
-        if chosen in causes
-        else next(specific for specific in causes if general_causes.get(specific) is chosen)
+        chosen_cause
+        if chosen_cause in causes
+        else next(specific for specific in causes if general_causes.get(specific) is chosen_cause)
     )

@@ -26,7 +26,7 @@ class LibraryVersion:
 
 
 def list_relative_paths(distribution: Distribution, path: str, real: str = "") -> Iterator[str]:
-    """Yield the path relative to the distribution's folder.
+    """Yield the path relative to the distribution's folder, if it is below the folder.
 
     Path and folder are compared both as spelled and with their links resolved. `real` is the resolved path; "" if
     it is unknown.
@@ -39,7 +39,7 @@ def list_relative_paths(distribution: Distribution, path: str, real: str = "") -
 
 
 def find_owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution, ...]:
-    """Return the NVIDIA distributions that own the file at `path`, according to RECORD or else to its folder.
+    """Return NVIDIA's distributions that own the file at `path`, according to RECORD or else its folder.
 
     `real` is the path with its links resolved; "" if it is unknown.
     """
@@ -65,7 +65,7 @@ def find_owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distrib
 
 
 def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
-    """Return whether a file is in a folder of NVIDIA's wheels, even if the wheel is not registered."""
+    """Return whether a file is in a folder of NVIDIA's wheels, even if the wheel has no metadata."""
     folders = dict.fromkeys(
         (*python.site_packages, *(distribution.location for distribution in python.distributions))
     )
@@ -79,7 +79,7 @@ def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
 
 
 def _is_project_folder(project: str, relative: str) -> bool:
-    """Return whether a relative path, such as "nvidia/cuda_runtime/lib/…", is in the folder of a project's wheel."""
+    """Return whether a relative path, such as "nvidia/cuda_runtime/lib/…", belongs to a project's wheel."""
     match = re.match(r"nvidia/([a-z0-9_]{1,60})/", relative)
     folder = match[1].replace("_", "-") if match is not None else ""
     return bool(folder) and re.fullmatch(rf"nvidia-{folder}(-cu\d+)?", project) is not None
@@ -88,7 +88,7 @@ def _is_project_folder(project: str, relative: str) -> bool:
 def find_owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None:
     """Return the distribution that the present file at `path` comes from.
 
-    None if no distribution owns it, or if several do and it is unknown which of them installed it last.
+    Return None if no distribution owns it, or if several do and it is unknown which one installed it last.
     """
     candidates = find_owners(python, path, real)
     if len(candidates) == 1:
@@ -118,7 +118,7 @@ def find_library_version(facts: Facts, resolution: Resolution) -> LibraryVersion
 
     * the wheel, unless its file was replaced;
     * the conda package, for cuDNN;
-    * the loaded file, or a longer name beside it (libcudnn.so.9.1.0).
+    * the loaded file, or a longer name of it in the same folder (libcudnn.so.9.1.0).
     """
     python, path = value_of(facts.python), resolution.path
     if path is None:
@@ -138,9 +138,9 @@ def find_library_version(facts: Facts, resolution: Resolution) -> LibraryVersion
 
 
 def _find_version_in_name(facts: Facts, path: str) -> str | None:
-    """Return the version in a longer name of the same library, such as libcudnn.so.8.0.5 beside libcudnn.so.8.
+    """Return the version in a longer name of the library, such as libcudnn.so.8.0.5 for libcudnn.so.8.
 
-    None if there is no such file or if there are several versions.
+    Return None if there is no such file, or if there are several versions.
     """
     loader = value_of(facts.loader)
     folder, _, name = posixpath.normpath(path).rpartition("/")

@@ -1,4 +1,4 @@
-"""Plan a rehearsal of TensorFlow's import, for environments in which it is not known to work. No I/O.
+"""Plan a rehearsal of TensorFlow's import, for environments in which it is not known to work.
 
 The import is known to work if three conditions are met:
 
@@ -6,8 +6,8 @@ The import is known to work if three conditions are met:
 * their files match their RECORD;
 * no other module with the same name is found first.
 
-Otherwise a child process imports everything that TensorFlow needs, because packages depend on each other in ways
-that their metadata does not state.
+Otherwise a child process imports everything that TensorFlow needs, because packages have dependencies that their
+metadata does not state.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ __all__ = [
 GENERATED_SOURCE = "core/framework/versions_pb2.py"
 """A generated protobuf source that needs only protobuf. Every TensorFlow release since 1.0 has it."""
 KERAS_GENERATED_SOURCE = "keras/protobuf/versions_pb2.py"
-"""The same for a separate Keras 2, which the import loads. Keras 3 has no such source."""
+"""The same source in a separate Keras 2, which TensorFlow's import loads. Keras 3 has none."""
 BREAKING_DIFFERENCES = frozenset({"missing", "empty", "syntax", "unreadable"})
 """Differences from RECORD with which a source file cannot be imported."""
 REAL_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
-"""Differences from RECORD that no deliberate edit explains."""
+"""Differences from RECORD that cannot be deliberate edits."""
 ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
 """Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
 
@@ -64,7 +64,7 @@ class RehearsalPlan:
     """The modules that a child process has to import, and the reasons."""
 
     modules: tuple[tuple[str, tuple[str, ...]], ...]
-    """Modules in TensorFlow's order, each with the attributes that TensorFlow takes from it."""
+    """Modules in TensorFlow's order, each with the attributes that TensorFlow uses."""
     sources: tuple[str, ...]
     """Paths of the generated protobuf sources to execute."""
     oddities: tuple[RehearsalReason, ...]
@@ -109,7 +109,7 @@ def plan_rehearsal(
     modules = _map_needed(python, table)
     shadowed = sorted(deviating & table.shadowable)
     if shadowed:
-        # Any module may need a part of the shadowed module that the other one lacks.
+        # Any module may need a name that the shadowing module lacks.
         modules = {
             **table.standard,
             **modules,
@@ -118,10 +118,10 @@ def plan_rehearsal(
     modules |= {
         name: chains for name, chains in table.standard.items() if name.partition(".")[0] in deviating
     }
-    has_carried = not deviating.isdisjoint(python.carried)
+    has_replaced_library = not deviating.isdisjoint(python.carried)
     to_import = (
         {distribution.name for distribution in python.distributions}
-        if shadowed or has_carried
+        if shadowed or has_replaced_library
         else _list_dependents(python, deviating)
     )
     for name in (
@@ -159,8 +159,8 @@ def _list_keras_modules(
     """Return the Keras modules that TensorFlow loads, in order; () if their import is expected to work.
 
     A rehearsal of Keras is slow, and packages that are newer than the tested ones are common. Keras is therefore
-    rehearsed only if packages are damaged or shadowed, do not meet a requirement, or are older than all tested
-    versions.
+    rehearsed only if one of its packages is damaged, is shadowed, does not meet a requirement, or is older than all
+    tested versions.
     """
     version = tensorflow.version or ""
     if "keras" not in table.family or not versions.is_version(version):
@@ -220,7 +220,7 @@ COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib
 
 
 def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
-    """Return the modules of other packages that the import needs, each with the attributes that are taken from it."""
+    """Return the modules of other packages that the import needs, each with the attributes that it uses."""
     needed: dict[str, tuple[str, ...]] = {}
     if python.carried:  # replaced system libraries can affect any module
         needed = dict.fromkeys((module for module in COMPILED_MODULES if module in table.shadowable), ())
@@ -229,9 +229,9 @@ def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ..
 
 
 def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
-    """Return the distutils modules that the import needs, if this Python no longer has distutils.
+    """Return the distutils modules that the import needs, if this Python (3.12 or newer) has no distutils.
 
-    In that case setuptools provides them.
+    Setuptools provides them then.
     """
     if not versions.is_at_least(python.version, "3.12"):
         return ()
@@ -239,7 +239,7 @@ def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ..
 
 
 def find_module_distribution(module: str) -> str:
-    """Return the distribution that contains a module, for example "protobuf" for "google.protobuf.message"."""
+    """Return the distribution that contains a module, such as "protobuf" for "google.protobuf.message"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
@@ -253,7 +253,7 @@ def _iter_oddities(
     compat: Compat,
     extra_packages: set[str],
 ) -> Iterator[RehearsalReason]:
-    """Yield the differences from an environment in which the import works. Some may be repeated.
+    """Yield the differences from an environment in which the import works, possibly with duplicates.
 
     `extra_packages` are packages that the import needs although they are not in the table.
     """
@@ -312,16 +312,16 @@ def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[RehearsalR
 
 
 MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
-"""Modules and packages by the environment variable that affects them."""
+"""The module or package that each of these environment variables affects."""
 
 
 def _map_installed(python: PythonFacts) -> dict[str, Distribution]:
-    """Return the installed distributions by normalised name. Of several with a name, the first on the path counts."""
+    """Return the installed distributions by normalised name. The first of several on the path counts."""
     return {distribution.name: distribution for distribution in reversed(python.distributions)}
 
 
 def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
-    """Return the names in `start` that are installed and everything that they require, except TensorFlow itself."""
+    """Return the installed distributions in `start` and all that they require, except TensorFlow itself."""
     closure: set[str] = set()
     pending = list(start)
     while pending:
@@ -338,7 +338,10 @@ def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set
 
 @lru_cache(maxsize=4096)
 def parse_required_name(line: str, *, extras: bool = False) -> str | None:
-    """Return the package name in a requirement; None if it is invalid, or for an extra unless `extras` is true."""
+    """Return the package that a requirement line names; None if the line is invalid.
+
+    A requirement of an extra counts as invalid unless `extras` is true.
+    """
     if not extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
@@ -346,7 +349,7 @@ def parse_required_name(line: str, *, extras: bool = False) -> str | None:
 
 
 def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
-    """Return `deviating` and the names of the distributions that require one of them, directly or indirectly."""
+    """Return `deviating` and all distributions that require one of them, directly or indirectly."""
     dependents = set(deviating)
     while True:
         additional = {

@@ -1,8 +1,7 @@
 """Parse and evaluate the Requires-Dist lines of distributions.
 
-Most lines are plain, such as `numpy<2,>=1.23.5` or `x; extra == "y"`. They are parsed without `packaging`, because
-its import and parsing took a tenth of the time of a check. All other lines are parsed by `packaging`. A test
-ensures that the results agree.
+Plain lines, such as `numpy<2,>=1.23.5` or `x; extra == "y"`, are parsed here, because `packaging` took a tenth of the
+time of a check. All other lines are parsed by `packaging`. A test ensures that the results agree.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def parse_requirement_line(line: str, environment: Mapping[str, str]) -> Require
 
 
 def is_met(requirement_line: RequirementLine, version: str) -> bool:
-    """Return whether a version (PEP 440) meets a requirement. Any version meets an invalid requirement."""
+    """Return whether a version (PEP 440) meets a requirement. Every version meets an invalid one."""
     if requirement_line.specification is not None:
         return not requirement_line.specification or versions.satisfies(
             version, requirement_line.specification
@@ -87,7 +86,7 @@ def is_met(requirement_line: RequirementLine, version: str) -> bool:
 
 
 def format_requirement(requirement_line: RequirementLine) -> str:
-    """Return the name and the version specifiers in the form of `packaging`; only the name if the line is invalid."""
+    """Return the name and specifiers as `packaging` formats them, or only the name if they are invalid."""
     requirement = versions.parse_requirement_or_none(requirement_line.line)
     return (
         f"{requirement.name}{requirement.specifier}" if requirement is not None else requirement_line.package
@@ -96,14 +95,14 @@ def format_requirement(requirement_line: RequirementLine) -> str:
 
 @lru_cache(maxsize=4096)
 def _parse_plain_line(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | None] | None:
-    """Return the package, the version specifiers and the marker conditions of a plain line; None for other lines.
+    """Return the package, version specifiers and marker conditions of a plain line; None for other lines.
 
-    The conditions are those of `_parse_conditions`.
+    The conditions are the result of `_parse_conditions`.
     """
     body, semicolon, marker = line.partition(";")
     conditions = _parse_conditions(marker.strip()) if semicolon else ()
     if conditions is None and "@" not in body:
-        return "", "", None  # it needs an extra, so the rest does not matter
+        return "", "", None  # the line is for an extra, so the package does not matter
     match = _PLAIN.fullmatch(body)
     if match is None or conditions is None or () in conditions:
         return None
@@ -115,9 +114,9 @@ def _parse_plain_line(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...]
 
 
 def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
-    """Return groups of marker conditions. A marker holds if one condition of each group does.
+    """Return groups of marker conditions. The marker is true if one condition of each group is.
 
-    None if the marker requires an extra. The result contains an empty group if the marker is not plain.
+    Return None if the marker requires an extra. The result contains an empty group if the marker is not plain.
     """
     groups: list[tuple[_Condition, ...]] = []
     needs_extra = False

@@ -1,6 +1,6 @@
 """Detect packages that shadow those of the examined Python.
 
-Either another TensorFlow comes first on the path, or PYTHONPATH or Python's startup puts a folder first.
+Either there are two TensorFlows on the path, or PYTHONPATH or Python's startup puts a folder first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def drop_first_tensorflow(facts: Facts) -> Facts | None:
-    """Return the facts as if the folder of the first TensorFlow did not exist; None if there is no second one."""
+    """Return the facts without the folder of the first TensorFlow; None if there is no second one."""
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     if tensorflow is None or tensorflow.behind is None or python is None:
         return None
@@ -43,7 +43,7 @@ def drop_first_tensorflow(facts: Facts) -> Facts | None:
         tensorflow=Known(replace(second, behind=None), second.package_dir),
         loader=facts.loader_behind,
         loader_behind=Absent("the loader", "there is no other TensorFlow behind this one"),
-        # The rehearsal used the first TensorFlow, with its folder first on the path. Versions are still compared.
+        # The rehearsal was for the first TensorFlow. The prediction for the second one only compares versions.
         rehearsal=Absent("the packages that TensorFlow imports", "they were tried for the first one"),
     )
 
@@ -67,9 +67,9 @@ class LeadingFolder:
 
 
 def find_leading_package(facts: Facts, package: str) -> Distribution | None:
-    """Return the package if Python imports it from a folder that is put first on the path.
+    """Return the package if Python imports it from a folder that is put first on the path; otherwise None.
 
-    None if it does not. None also if TensorFlow is in the same folder, because then that folder is the environment.
+    Return None also if TensorFlow is in that folder, because the folder is then the environment itself.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     distribution = python.find_distribution(package) if python is not None else None
@@ -82,7 +82,10 @@ def find_leading_package(facts: Facts, package: str) -> Distribution | None:
 
 
 def find_leader(facts: Facts, folder: str) -> LeadingFolder | None:
-    """Return what puts a folder first on the path; None for the working folder and normal package folders."""
+    """Return the folder and what puts it first on the path; None if nothing does.
+
+    Nothing puts the working folder and normal package folders first.
+    """
     normalized = posixpath.normpath(folder)
     entries = split_entries("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
     entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
@@ -103,9 +106,9 @@ def find_leader(facts: Facts, folder: str) -> LeadingFolder | None:
 def predict_better_behind(
     facts: Facts, compat: Compat, first_prediction: Prediction, predict: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
-    """Return the prediction for the second TensorFlow on the path if it is better than the first one; else None.
+    """Return the prediction for the second TensorFlow on the path if it would work better; otherwise None.
 
-    `first_prediction` is the prediction for the first TensorFlow, and `predict` makes predictions.
+    `first_prediction` is the prediction for the first TensorFlow.
     """
     other_facts = drop_first_tensorflow(facts)
     first, second = (

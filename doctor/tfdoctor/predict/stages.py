@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice, Facts, TensorFlowFacts
 
 DEFAULT_MIN_MULTIPROCESSORS = 8
-"""Default of TF_MIN_GPU_MULTIPROCESSOR_COUNT. If the largest GPU has fewer multiprocessors, its number applies."""
+"""Default of TF_MIN_GPU_MULTIPROCESSOR_COUNT. If all GPUs have fewer multiprocessors, the largest number applies."""
 NVML_VERSION_MISMATCH = 18
-"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: the kernel module and user space have different versions."""
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: NVML and the kernel module have different versions."""
 
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
-    """Return the prediction for the examined environment. TensorFlow is not imported, and there is no I/O."""
+    """Return the prediction for the examined environment, without any I/O."""
     prediction = _run_stages(facts, compat)
     other = predict_better_behind(facts, compat, prediction, _run_stages)
     if other is None:
@@ -159,7 +159,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
 
 
 def _explain_missing_tensorflow(facts: Facts) -> tuple[Cause, str] | None:
-    """Return why this Python cannot run or cannot import any TensorFlow, as a cause and a sentence; None if it can."""
+    """Return (cause, sentence) if this Python cannot run or has no usable TensorFlow; otherwise None."""
     if isinstance(facts.python, UnusablePython) and facts.python.trouble is not None:
         trouble = facts.python.trouble
         if trouble.ended and trouble.kind != "rubbish":
@@ -197,7 +197,7 @@ def _get_cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> C
 
 
 def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
-    """Return a message if TF_XLA_FLAGS has an unknown flag; "" if not. Such a flag ends the process."""
+    """Return a message if TF_XLA_FLAGS has an unknown flag, which ends the process; otherwise ""."""
     value = variables.get("TF_XLA_FLAGS", "").strip()
     if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:
         return ""
@@ -215,8 +215,8 @@ def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compa
 def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
     """Return why TF_ENABLED_DEVICE_TYPES excludes the GPU; "" if it does not.
 
-    TensorFlow compares the entries literally, so " GPU" and "gpu" do not count. If CPU is not in the list,
-    listing the devices raises an exception.
+    TensorFlow compares the entries literally, so " GPU" and "gpu" do not count. Without CPU in the list, listing
+    the devices raises an exception.
     """
     value = variables.get("TF_ENABLED_DEVICE_TYPES", "")
     if not value or not build.has("enabled-device-types"):
@@ -234,7 +234,7 @@ def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
 def select_registered_devices(
     devices: Sequence[CudaDevice], build: Build, env: dict[str, str]
 ) -> tuple[CudaDevice, ...]:
-    """Return the devices that TensorFlow registers, which are new enough and have enough multiprocessors."""
+    """Return the devices that TensorFlow registers: those that are new and large enough."""
     supported = [
         device
         for device in devices

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LITERAL_KINDS = frozenset({"user", "host", "name", "secret", "serial", "process"})
-"""Kinds of values that are searched for literally in every text."""
+"""The kinds of values that are searched for literally in every text."""
 PLACEHOLDER_WORDS = {"address": "ip"}
-"""Word of the placeholder for each kind, if it is not the kind's own name."""
+"""The word in the placeholder of each kind, if it is not the kind's own name."""
 PLACEHOLDER = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:user|host|ip|mac|email|secret|serial|name|process)-[1-9]\d{0,5}(?:\.(?:py|pyc|ipynb))?"
     r"|0000[0-9a-f]{4}-0000-0000-0000-000000000000|0{4}[0-9a-f]{8}0{20}(?:0{8})?(?:0{24})?)(?![A-Za-z0-9])"
 )
-"""Placeholder such as "user-2", "ip-1", or a UUID or hexadecimal ID that is a number padded with zeros."""
+"""A placeholder such as "user-2", or a UUID or hexadecimal ID that is a number padded with zeros."""
 PLAIN_USER = re.compile(r"(?i)(?:/home\d{0,2}/|[/\\]Users[/\\]{1,2})user(?![\w.-])")
-"""Home folder of a user whose name really is `user`."""
+"""The home folder of a user whose name really is `user`."""
 
 GENERIC_NAMES = frozenset(
     """
@@ -37,7 +37,7 @@ GENERIC_NAMES = frozenset(
     iteration batch offset rank task tasks worker ps chief evaluator job device
     """.split()  # noqa: SIM905 - a list of words reads best as one string
 )
-"""Names that do not identify anyone. Replacing them would change a recording's meaning and hide nothing."""
+"""Names that identify nobody. Replacing them would change a recording's meaning and hide nothing."""
 PUBLIC_DOMAINS = (
     "nvidia.com", "tensorflow.org", "python.org", "github.com", "docker.com", "debian.org", "ubuntu.com",
     "redhat.com", "fedoraproject.org", "opensuse.org", "archlinux.org", "kernel.org", "anaconda.org", "gnu.org",
@@ -49,36 +49,38 @@ PUBLIC_DOMAINS = (
 # ---------------------------------------------------------------- users
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
-"""One component of a path."""
+"""A component of a path."""
 USER_PATTERNS = (
-    re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),
+    re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),  # /home/users/NAME, /home/DOMAIN/NAME
     re.compile(rf"(?<![\w.-])/(?:l?scratch|(?:run/)?media|nethome|ghome|ibex/user)/({_PART})"),
+    # /home/NAME, also with a folder for the first letters or for a group: /home/a/al/NAME, /home/grp12/3/NAME
     re.compile(
         rf"/(?:homes?\d{{0,2}}|Users|users)/(?:[a-z]{{2,12}}\d{{1,3}}/\d{{1,2}}/|(?:[a-z0-9]/){{1,2}})?({_PART})"
     ),
     re.compile(rf"/(?:u|afs/[\w.-]{{1,80}}/user)/(?:[a-z0-9]/){{0,2}}({_PART})"),
     re.compile(rf"(?<![\w.-])/(?:work|projects?|people|staff|students?)/(?:[a-z]/){{0,2}}({_PART})(?=/)"),
+    # a Windows user name, which may have spaces if another component follows
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
-    re.compile(r"(?<![\w/~])(?<!(?<!\.)\.)~([a-z_][\w.-]{1,31})(?=[/:])"),
+    re.compile(r"(?<![\w/~])(?<!(?<!\.)\.)~([a-z_][\w.-]{1,31})(?=[/:])"),  # ~NAME/
     re.compile(
         r"\b(?:[A-Z][A-Z0-9_]{0,40}_)?(?:USER|USERNAME|LOGNAME)[\"']?(?:=|: )[\"']?([A-Za-z0-9_][\w.-]{1,63})"
     ),
-    re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),
+    re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),  # `id`
     re.compile(r"(?i)\b(?:as user(?:name)? [\"']?|for user(?:name)? [\"'])([A-Za-z][\w.-]{1,63})(?![\w.-])"),
-    re.compile(r"'([A-Za-z][\w.-]{1,63})'@'"),
+    re.compile(r"'([A-Za-z][\w.-]{1,63})'@'"),  # MySQL
     re.compile(
         r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}[bru]{0,2}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
     ),
 )
 """Patterns whose first group is a user name: in home folders, variables, `id` output and JSON."""
 USER_KEY = re.compile(r"(?i)(?:user|user_?name|owner|login|job_?user|full_?name)")
-"""Key of a field whose value is a user name."""
+"""The key of a field whose value is a user name."""
 NAME_KEY = re.compile(
     r"(?i)(?:(?:io\.kubernetes\.)?(?:pod|container|sandbox|job|account|project)[._-]?(?:name|namespace)"
     r"|namespace|job_?account|account|(?:io\.kubernetes\.)?pod[._-]namespace)"
 )
-"""Key of a field whose value is the name of a pod, container, job, account or project."""
+"""The key of a field whose value is the name of a pod, container, job, account or project."""
 NAME_PATTERNS = (
     re.compile(r"/(?:var/log/)?pods/([a-z0-9][a-z0-9-]{0,62})_([a-z0-9][a-z0-9.-]{0,252})_[0-9a-f]{8}-"),
     re.compile(
@@ -89,9 +91,9 @@ NAME_PATTERNS = (
     re.compile(
         r"\bkubectl (?:logs|exec(?: -it)?|(?:describe|delete|get) pods?) ([a-z0-9][a-z0-9-]{2,62})(?![\w-])"
     ),
+    # a pod's name ends with five random characters or a number, unlike the word after "pod" in a sentence
     re.compile(r"\b[Pp]ods?(?:/|[ =:]{1,2}[\"']?)([a-z0-9][a-z0-9-]{1,60}-(?:[a-z0-9]{5}|\d{1,4}))(?![\w-])"),
 )
-
 """Patterns whose groups are names of pods, namespaces, jobs or accounts."""
 
 # ---------------------------------------------------------------- hosts and addresses
@@ -101,10 +103,11 @@ HOST_KEY = re.compile(
     r"(?i)(?:host|host_?name|node|node_?name|fqdn|domain|domain_?name|server|server_?name|computer_?name)"
 )
 TF_CONFIG_TASK = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
-"""Task of TF_CONFIG, such as "worker-0.example:2222"."""
+"""The address of a task in TF_CONFIG, such as "worker-0.example:2222"."""
 HOST_PATTERNS = (
     # the host of a URL
     re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://(?:[^\s/@\"'<>]{1,256}@)?([A-Za-z0-9][\w.-]{2,252})"),
+    # the host in a line of syslog, after its time
     re.compile(
         r"(?:(?<![\w.:-])|(?<=<\d>)|(?<=<\d\d>))(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
         r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]{0,20}) ([A-Za-z0-9][\w.-]{1,252})"
@@ -119,9 +122,9 @@ HOST_PATTERNS = (
         r"(?i)(?<![\w.-])((?:[a-z0-9][a-z0-9-]{0,62}\.){1,5}(?:internal|local|lan|corp|intranet|localdomain|private))"
         r"(?![\w-])"
     ),
-    re.compile(
-        r"(?i)(?<![\w./:-])((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}):\d{2,5}(?=/)"
-    ),  # a container registry
+    # a container registry
+    re.compile(r"(?i)(?<![\w./:-])((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}):\d{2,5}(?=/)"),
+    # HOST:PORT, unlike a line number of a source file such as gpu_device.cc:1613
     re.compile(
         r"(?i)(?<![\w./:-])((?:[a-z0-9][a-z0-9-]{0,62}\.){2,5}(?!(?:cc|cpp|cu|h|py|so|pb|proto|log|json|txt)\b)[a-z]{2,24})"
         r":\d{4,5}(?![\d:]|\.\d)"
@@ -157,11 +160,11 @@ MESSAGE_HOST_PATTERNS = (
         r"(?: name| service)?:? [\"']?([A-Za-z][\w.-]{0,252})"
     ),
 )
-"""Patterns whose first group is a host name, in messages of certain programs. Short names count, too."""
+"""Patterns whose first group is a host name, also a short one, in messages of certain programs."""
 BEFORE_DOMAIN = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,4})(?=\.host-[1-9]\d{0,5}(?![\w-]))"
 )
-"""Host name before a domain that was replaced by a placeholder."""
+"""The host name before a domain that was replaced by a placeholder."""
 PHONE = re.compile(
     r"(?<![\w.+-])(?:\+[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){2,4}"
     r"|\(\d{3}\) ?\d{3}-\d{4}|\d{3}-\d{3}-\d{4}|00[1-9]\d{1,2} \d{2,4}(?: ?\d{2,4}){2,4})(?![\w.-])"
@@ -170,13 +173,13 @@ EMAIL = re.compile(
     r"(?<![\w.+@-])([A-Za-z0-9][\w.+-]{0,63})@(?=[0-9.-]{0,252}[A-Za-z])([A-Za-z0-9](?:[\w.-]{0,251}\w)?)(?![\w-]|://)"
 )
 NOT_A_HOST = re.compile(r"GLIBC|GCC_|CXXABI|lib[\w+-]{1,60}\.so")
-"""Symbol version or library after the @ of a symbol."""
+"""A symbol version or library after the @ of a symbol."""
 MAC = re.compile(r"(?i)(?<![\w:.-])[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4,18}(?![\w:-])(?!\.\d)")
 IPV4 = re.compile(
     r"(?<![A-Za-z0-9.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9])(?!\.\d)(?!-\d{1,4}[+~])"
 )
 ENCODED_IPV6 = re.compile(r"(?i)%5B([0-9a-f:.]{2,45})(?:%25[\w.-]{1,16})?%5D")
-"""IPv6 address in brackets, percent-encoded as in messages of gRPC."""
+"""An IPv6 address in brackets, percent-encoded as in messages of gRPC."""
 IPV6 = re.compile(
     r"(?i)(?<![\w:])(?<!(?<!\.)\.)(?=[0-9a-f:]{2})[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])(?!\.\d)"
 )
@@ -200,18 +203,18 @@ _KEYWORD = (
     r"|パスワード|비밀번호|lösenord|adgangskode|passord|salasana|şifre|parola|heslo|jelszó|κωδικός"
     r"|client[_-]?(?:key|certificate)[_-]?data)"
 )
-"""Word for a secret, in several languages."""
+"""A word for a secret, in several languages."""
 _SHORT_KEYWORD = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
-"""Words that are also parts of other words, so that only a delimiter may stand before them."""
+"""Words for a secret that are also parts of other words, so that a delimiter must precede them."""
 SECRET_KEY = re.compile(rf"(?i){_KEYWORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT_KEYWORD}|sig)\Z")
-"""Key of a field whose value is a secret."""
+"""The key of a field whose value is a secret."""
 ASSIGNED_SECRET = re.compile(
     rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
     rf"|(?<![A-Za-z0-9]){_SHORT_KEYWORD}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
     r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)"
     r"((?=[^\s\"'&<>\\]{3})[^\s\"'&;,<>\\]{1,20000}(?:[;,](?![\w.-]{1,60}\\?[\"']?\s{0,2}[=:])[^\s\"'&;,<>\\]{1,2000}){0,20})"
 )
-"""Assignment of a secret without quotes, such as "token=…"."""
+"""The assignment of a secret without quotes, such as "token=…"."""
 QUOTED_SECRETS = tuple(
     re.compile(
         rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT_KEYWORD}))"
@@ -224,7 +227,7 @@ _LETTERS_AND_DIGITS = (
     r"(?=[A-Za-z0-9+/=_~-]{0,200}\d)(?=[A-Za-z0-9+/=_~-]{0,200}[A-Za-z])"
     r"[A-Za-z0-9+=_~-][A-Za-z0-9+/=_~-]{15,4000}(?![\w./-])"
 )
-"""String of letters and digits that is not a word, a path or a version."""
+"""A string of letters and digits that is not a word, a path or a version."""
 CLIENT_PASSWORDS = (
     # the same commands as a Python list, as subprocess.CalledProcessError prints them
     re.compile(
@@ -234,11 +237,13 @@ CLIENT_PASSWORDS = (
     re.compile(
         r"(?i)([\"'](?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)[\"'][^\n]{0,200}?[\"']-p)()([^\"'\s,-][^\"'\n]{2,200})"
     ),
+    # an option such as --api-key X or --key=X
     re.compile(
         r"(?i)((?<![\w-])--?[\w-]{0,40}key)([= \t]{1,3}[\"']?|[\"'],[ \t]?[\"'])"
         r"((?=[^\s\"',]{0,200}\d)(?=[^\s\"',]{0,200}[A-Za-z])[^\s\"',]{6,4000})"
     ),
     re.compile(rf"(?i)({_KEYWORD})([ \t]{{1,3}}[\"'])([^\"'\n]{{3,200}})(?=[\"'])"),
+    # a client's option: mysql -pX, redis-cli -a X, docker login -p X
     re.compile(
         r"(?i)(\b(?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)\b[^\n|;&]{0,200}?[ \t]-p)([\"']?)"
         r"([^\s\"'-][^\s\"']{2,200})"
@@ -248,22 +253,26 @@ CLIENT_PASSWORDS = (
         r"([ \t]{1,3}[\"']?)"
         r"([^\s\"'-][^\s\"']{2,200})"
     ),
+    # curl -u USER:X
     re.compile(
         r"((?:^|[ \t'\"])(?:-u|-U|--user|--proxy-user)[ \t=]{0,2}[\"']?[^\s:\"'@/]{1,100})(:)([^\s\"'@]{3,500})"
     ),
+    # .netrc
     re.compile(r"(?i)(\blogin[ \t]{1,3}\S{1,100}\s{1,8}(?:password|passwd|account))(\s{1,8})(\S{3,200})"),
+    # an XML element
     re.compile(
         rf"(?i)(<(?:\w{{0,30}}{_KEYWORD}|{_SHORT_KEYWORD}|otp)>)([ \t]{{0,4}})([^<\n]{{3,2000}})(?=</)"
     ),
+    # auth=("USER", "X") of requests
     re.compile(
         r"(?i)(\bauth=\([ \t]{0,2}[\"'][^\"'\n]{1,100}[\"'][ \t]{0,2},)([ \t]{0,2}[\"'])([^\"'\n]{3,2000})"
     ),
-    re.compile(
-        r"(https?://[^\s/]{1,253}/t)(/)((?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{8,200})(?=/(?!\d))"
-    ),  # conda
+    # a conda channel with a token in its URL
+    re.compile(r"(https?://[^\s/]{1,253}/t)(/)((?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{8,200})(?=/(?!\d))"),
     re.compile(r"(\b[Pp]ass)(:[ \t]{1,3})((?=\S{0,100}\d)(?=\S{0,100}[A-Za-z])[^\s\"',;}]{8,200})"),
     re.compile(rf"(?i)(--?[\w-]{{0,40}}key)([ \t]{{1,3}}[\"']?|[\"'],[ \t]?[\"'])({_LETTERS_AND_DIGITS})"),
     re.compile(rf"(?i)([\"']--?[\w-]{{0,30}}{_KEYWORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
+    # echo X | docker login --password-stdin
     re.compile(
         r"(\becho)([ \t]{1,3}[\"']?)([^\s\"'|]{3,500})"
         r"(?=[\"']?[ \t]{0,3}\|[ \t]{0,3}(?:(?:docker|podman|helm)[^\n|]{0,200}--password-stdin|sudo[^\n|]{0,40} -S\b))"
@@ -272,15 +281,18 @@ CLIENT_PASSWORDS = (
     re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_LETTERS_AND_DIGITS})"),
     re.compile(rf"(?i)({_KEYWORD}|\blogin)([ \t]{{1,3}}[\"']?)({_LETTERS_AND_DIGITS})"),
     re.compile(r"(\bcurl\b[^\n]{0,200}?[ \t](?:-b|--cookie))([ \t]{1,3}[\"']?)([^\n\"']{3,2000})"),
+    # a prompt or remark: Password for 'https://…': X
     re.compile(
         rf"(?i)({_KEYWORD}(?: for '[^'\n]{{1,100}}'| provided:| is| was| ist| est| es|:))([:：]?[ \t]{{1,3}}[\"']?)"
         r"(?=[^\s\"',;]{0,100}\d)([^\s\"',;]{4,200})"
     ),
     re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
+    # .docker/config.json, kaggle.json and key files of Google Cloud
     re.compile(
         r"(?i)([\"'](?:auth|identitytoken|registrytoken|private_key_id)\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_.-]{8,4000})"
     ),
     re.compile(r"(?i)([\"']key\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_-]{20,4000})"),
+    # HTTP headers, then parameters of a URL
     re.compile(
         r"(?i)(\b(?:cookie|set-cookie|proxy-authorization|authorization|x-[a-z-]{0,30}(?:auth|token|key|secret)[a-z-]{0,30})[\"']?:)"
         r"([ \t]{1,3}[\"']?)([^\n\"']{3,4000})"
@@ -289,23 +301,23 @@ CLIENT_PASSWORDS = (
         r"(?i)([?&](?:x-amz-(?:signature|credential|security-token)|x-goog-signature|sig|signature|token|key|code)=)()([^\s&\"'<>]{8,4000})"
     ),
 )
-"""Passwords in client notation: mysql -pX, curl -u user:X, .netrc, .docker/config.json, kaggle.json, HTTP headers."""
+"""Passwords in the notations of clients. The groups are as in `SECRET_ASSIGNMENTS`."""
 RANDOM_WORD = re.compile(
     r"(?<![A-Za-z0-9+/_.-])(?!_|0x|GPU-|MIG-)(?![A-Za-z0-9+_-]{0,200}[a-z]{7})(?=[A-Za-z0-9+_-]{0,200}[a-z])"
     r"(?=[A-Za-z0-9+_-]{0,200}[A-Z])(?=[A-Za-z+_-]{0,200}\d{1,20}[A-Za-z+_-]{1,200}\d)"
     r"[A-Za-z0-9+_-]{20,4000}={0,2}(?![A-Za-z0-9+/=_.-])"
 )
-"""Long string of small and capital letters with two or more numbers: random, not a name."""
+"""A long string of small and capital letters with two or more numbers, which is random and not a name."""
 PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|MESSAGE)[A-Z ]{0,20}-----|\bPrivate-Lines: \d")
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
 PEM_LINE = re.compile(
     r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{8,200}={0,2}|[A-Za-z0-9+/]{2,7}={1,2})(?=[\s\"',\\]{0,4}$)"
 )
-"""Line of a private key's body, possibly after a log prefix."""
+"""A line of a private key's body, possibly after a log prefix."""
 PEM_WORD = re.compile(r"(?<![A-Za-z0-9+/=-])[A-Za-z0-9+/]{32,200}={0,2}(?![A-Za-z0-9+/=-])")
 PEM_HEADER = re.compile(r"-----|(?:Proc-Type|DEK-Info|Comment): ")
 MAX_PEM_LINES = 400
-"""Most lines of one private key."""
+"""The most lines of one private key."""
 SECRET_FLAG = re.compile(
     rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_KEYWORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
     r"([ \t]{1,3}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{2,20000})"
@@ -319,11 +331,11 @@ USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@
 SLASHED_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,512})(@)"
 )
-"""USERINFO whose password has a slash, as keys of Amazon often do."""
+"""USERINFO whose password has a slash, as access keys of AWS often do."""
 CUT_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
 )
-"""USERINFO in a text that was cut before the @."""
+"""USERINFO in a text that was truncated before the @."""
 USERINFO_PATTERNS = (USERINFO, SLASHED_USERINFO, CUT_USERINFO)
 """Patterns with three groups: the scheme, the user and password, and what ends them."""
 TOKEN_PATTERNS = (
@@ -356,16 +368,16 @@ _NOT_SECRET = re.compile(
     r"(?i)(?:none|null|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
     r"|-{3,}.*|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
 )
-"""Value that is not a secret: a remark, a number, a path, a variable or a placeholder."""
+"""A value that is not a secret: a remark, a number, a path, a variable or a placeholder."""
 
 
 def is_secret_value(value: str) -> bool:
-    """Return whether the value after `token=` may be a secret, and not a path, a number or a remark."""
-    first = re.split("[;,]", value.strip(), maxsplit=1)[0]
+    """Return whether the value after `token=` may be a secret rather than a path, a number or a remark."""
+    first_part = re.split("[;,]", value.strip(), maxsplit=1)[0]
     return (
         len(value) >= 3
         and _NOT_SECRET.fullmatch(value.strip()) is None
-        and _NOT_SECRET.fullmatch(first) is None
+        and _NOT_SECRET.fullmatch(first_part) is None
     )
 
 
@@ -377,13 +389,13 @@ UUID = re.compile(
 SHORT_UUID = re.compile(
     r"(?i)\b((?:MIG-)?(?:GPU|MIG)-)([0-9a-f]{4,8}(?:-[0-9a-f]{0,4}){0,3}(?:-[0-9a-f]{0,11})?)(?![\w-])"
 )
-"""Abbreviated UUID of a GPU or MIG device, as in CUDA_VISIBLE_DEVICES."""
+"""The abbreviated UUID of a GPU or MIG device, as in CUDA_VISIBLE_DEVICES."""
 SHORT_PLACEHOLDER = re.compile(r"0{4}[0-9a-f]{0,4}[0-]{0,40}")
 HEX_ID = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9A-Za-z])")
 SHORT_ID = re.compile(
     r"(?<![0-9A-Za-z])(?<![0-9A-Fa-f]-)(?=[0-9a-f]{0,11}[0-9])(?=[0-9a-f]{0,11}[a-f])[0-9a-f]{12}(?![0-9A-Za-z])"
 )
-"""First twelve digits of a container ID."""
+"""The first twelve digits of a container ID."""
 LONG_SERIAL = re.compile(r"(?<![\w.-])[01]\d{12}(?![\w.-])")
 SERIAL_KEY = re.compile(
     r"(?i)serial|part_?number|asset_?tag|service_?tag|machine_?id|board_?id|\bguid|boot_?id"
@@ -399,13 +411,13 @@ SERIAL_TAG = re.compile(
 NO_VALUE = re.compile(
     r"(?i)\s*(?:|\[?n/?a\]?|none|unknown|\[?not (?:supported|available|found|specified).*|0|-|\[.{0,40}\])\s*"
 )
-"""Value that says that there is no value."""
+"""A value that means "no value"."""
 PROCESS_TAG = re.compile(r"(<process_name>)([^<\n]{1,4000})(?=</)")
 PROCESS_ROW = re.compile(
     r"(?m)^(\|[ \t]{1,8}\d{1,3}[ \t]{1,8}(?:(?:\d{1,4}|N/A)[ \t]{1,8}(?:\d{1,4}|N/A)[ \t]{1,8})?\d{1,10}[ \t]{1,8}"
     r"(?:C|G|C\+G|M\+C|M\+C\+G)[ \t]{1,8})(\S.{0,120}?)(?=[ \t]{1,60}(?:\d{1,9}MiB|N/A)[ \t]{0,4}\|)"
 )
-"""Row of the process table of nvidia-smi."""
+"""A row of nvidia-smi's process table."""
 SCRIPT_SUFFIX = re.compile(r"\.(?:py|pyc|ipynb)\Z")
 PROCESS_FIELD = re.compile(r"(\bpid='?[^,\n]{1,20}, name=)([^,\n]{1,64})")
 PROGRAM = re.compile(
@@ -413,7 +425,7 @@ PROGRAM = re.compile(
     r"|nvidia-persistenced|jupyter(?:-\w{1,20})?|ipython3?|kwin_x11|plasmashell|firefox|chrome|tritonserver|ollama|dockerd"
     r"|process-\d{1,6}|<unknown>|\[Not"
 )
-"""Name of a widely known program, which is not replaced."""
+"""The name of a widely known program, which is not replaced."""
 
 
 def is_public(name: str) -> bool:
@@ -435,20 +447,18 @@ def is_address(text: str) -> bool:
 def normalize_ipv6(text: str) -> str | None:
     """Return an IPv6 address in canonical form.
 
-    The result is None if it is not an address, is loopback or unspecified, or looks like a C++ scope.
+    Return None if the text is not an address, is loopback or unspecified, or looks like a C++ scope (a::b).
     """
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
         return None
-    is_scope = len(text) < 5 or (
-        text.count(":") < 3 and not any(char.isdigit() for char in text)
-    )  # a C++ scope: a::b
+    is_scope = len(text) < 5 or (text.count(":") < 3 and not any(char.isdigit() for char in text))
     return None if is_scope or address.is_loopback or address.is_unspecified else str(address)
 
 
 def make_secret_pattern(values: Iterable[str]) -> re.Pattern[str]:
-    """Return one pattern for all secrets: long ones match anywhere, short ones only as whole words."""
+    """Return one pattern for all secrets. Those of fewer than 8 characters match only as words."""
     return _join_alternatives(
         re.escape(value) if len(value) >= 8 else rf"(?<![A-Za-z0-9]){re.escape(value)}(?![A-Za-z0-9])"
         for value in _sort_longest_first(values)
@@ -456,9 +466,9 @@ def make_secret_pattern(values: Iterable[str]) -> re.Pattern[str]:
 
 
 def make_name_pattern(values: Iterable[str]) -> re.Pattern[str]:
-    """Return one pattern for all names.
+    """Return one pattern for all names. The shorter a name, the stricter its delimiters.
 
-    The shorter a name, the stricter its delimiters. Names of one or two letters never match.
+    Names of one or two letters never match, because they would match in too many places.
     """
     ordered = _sort_longest_first(values)
     exact = [rf"(?<![A-Za-z0-9]){re.escape(v)}(?![A-Za-z0-9])" for v in ordered if len(v) == 4]

@@ -1,11 +1,11 @@
-"""Replacement of everything that identifies a user or machine, while the text keeps its meaning.
+"""Replace everything in texts that identifies a user or machine, so that the texts keep their meaning.
 
 A `Redactor` first learns from every text of a recording, and then replaces. The same value gets the same placeholder
 everywhere, and different values get different ones. So a path remains the path of the same file in all texts, and a
 GPU's UUID in CUDA_VISIBLE_DEVICES remains equal to the one that nvidia-smi reports. Values from one text, such as a
 host name from /etc/hostname or a token from a variable, are replaced in all texts.
 
-Versions can look like addresses: 9.1.0.70 is a version of cuDNN, and could be a host. Four numbers count as an
+A version can look like an address: 9.1.0.70 is a version of cuDNN, and could be a host. Four numbers count as an
 address unless the recording shows that they are a version.
 """
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 MAX_LITERALS = 2000
-"""Most names and secrets that are searched for in every text."""
+"""The most names and secrets that are searched for in every text."""
 MAX_PASSES = 6
-"""Most repetitions of learning and replacing."""
+"""The most repetitions of learning and replacing."""
 
 
 def is_placeholder(text: str) -> bool:
@@ -33,32 +33,33 @@ def is_placeholder(text: str) -> bool:
 
 
 class Redactor:
-    """Replacer of names, addresses, tokens and identifiers. The same value always gets the same placeholder."""
+    """A replacer of names, addresses, tokens and identifiers. Equal values get the same placeholder."""
 
     def __init__(
         self, *, users: Iterable[str] = (), hosts: Iterable[str] = (), secrets: Iterable[str] = ()
     ) -> None:
         self.replaced: Counter[str] = Counter()
-        """Number of replacements of each kind."""
-        self._used: dict[str, set[str]] = {}
-        """Distinct values that were replaced, by kind."""
+        """The number of replacements of each kind."""
+        self._replaced_values: dict[str, set[str]] = {}
+        """The distinct values that were replaced, by kind."""
         self._placeholders: dict[str, dict[str, str]] = {}
-        """Placeholder of each value, by kind."""
+        """The placeholder of each value, by kind."""
         self._reserved: set[str] = set()
-        """Placeholders that must not be assigned again."""
+        """The placeholders that must not be assigned again."""
         self._versions: set[str] = set()
-        """Versions that look like addresses."""
+        """The versions that look like addresses."""
         self._kept: set[str] = set()
-        """Texts that look like identifiers but are left unchanged."""
+        """The texts that look like identifiers but stay unchanged."""
         self._pending: dict[tuple[str, str], None] = {}
-        """Kinds and values that were learned and have no placeholder yet, in order."""
+        """(kind, value) of what was learned and has no placeholder yet, in order."""
         self._literals: tuple[re.Pattern[str], re.Pattern[str]] | None = None
-        """Patterns of all learned secrets and of all learned names; None after something was learned."""
+        """The patterns of all learned secrets and of all learned names. None if something was learned since."""
         self._literal_kinds: dict[str, str] = {}
-        """Kind of each value that is searched for literally."""
+        """The kind of each value that is searched for literally."""
         self._cache: dict[str, str] = {}
-        self._key_lines = 0
-        """Number of further lines that may belong to the private key that has begun; 0 outside a key."""
+        """The redacted form of each short text."""
+        self._remaining_key_lines = 0
+        """The number of further lines that may belong to the private key that has begun. 0 outside a key."""
         for name in users:
             self._learn_name("user", name)
         for name in hosts:
@@ -73,11 +74,11 @@ class Redactor:
         self._versions.update(patterns.IPV4.findall(text))
 
     def keep(self, value: str) -> None:
-        """Keep a text unchanged that looks like an identifier but is not one."""
+        """Exempt a text from replacement that looks like an identifier but is not one."""
         self._kept.add(value)
 
     def learn(self, text: str, key: str = "") -> None:
-        """Learn the secrets, names and identifiers in `text`. `key` is the name of its field; "" means none."""
+        """Learn the secrets, names and identifiers in `text`. `key` is the name of its field, or ""."""
         self._literals = None
         self._cache.clear()
         for match in patterns.PLACEHOLDER.finditer(text):
@@ -110,28 +111,28 @@ class Redactor:
         for pattern in (patterns.PROCESS_TAG, patterns.PROCESS_ROW, patterns.PROCESS_FIELD):
             for match in pattern.finditer(text):
                 self.learn_process(match[2])
-        for match in patterns.UUID.finditer(text):  # before any abbreviation of it is found
+        for match in patterns.UUID.finditer(text):  # so that an abbreviation gets the same placeholder
             self._pending.setdefault(("uuid", _normalize_uuid(match[1])))
         for match in patterns.HEX_ID.finditer(text):
             self._pending.setdefault(("id", match[0]))
 
     def _learn_key_body(self, text: str) -> None:
         """Learn the lines of a private key as secrets, even if each line is a separate text."""
-        if not self._key_lines and "-----BEGIN" not in text:
+        if not self._remaining_key_lines and "-----BEGIN" not in text:
             return
         for line in text.split("\n"):
             begin = patterns.PEM_BEGIN.search(line)
             if begin is not None:
-                self._key_lines = patterns.MAX_PEM_LINES
+                self._remaining_key_lines = patterns.MAX_PEM_LINES
                 for word in patterns.PEM_WORD.findall(line, begin.end()):  # lines that were joined into one
                     self._learn_secret(word)
-            elif self._key_lines:
+            elif self._remaining_key_lines:
                 match = patterns.PEM_LINE.search(line)
                 if match is not None and not patterns.PEM_END.search(line):
-                    self._key_lines -= 1
+                    self._remaining_key_lines -= 1
                     self._learn_secret(match[0])
                 elif len(line.split()) > 1 and not patterns.PEM_HEADER.search(line):
-                    self._key_lines = 0
+                    self._remaining_key_lines = 0
 
     def learn_process(self, command: str) -> None:
         """Learn a command line, unless it is short or its program is widely known."""
@@ -186,8 +187,8 @@ class Redactor:
             return
         self._learn_name("host", name)
         if name.count(".") and not name.replace(".", "").isdigit():
-            first, _, domain = name.partition(".")
-            self._learn_name("host", first)
+            first_label, _, domain = name.partition(".")
+            self._learn_name("host", first_label)
             if domain.count(".") and not patterns.is_public(domain.lower()):
                 self._learn_name("host", domain)
 
@@ -202,7 +203,7 @@ class Redactor:
     # ------------------------------------------------------------ placeholders
 
     def _get_placeholder(self, kind: str, value: str) -> str:
-        """Return the placeholder of `value`; a value always gets the same one."""
+        """Return the placeholder of `value`, which is always the same for equal values."""
         placeholders = self._placeholders.setdefault(kind, {})
         if value not in placeholders:
             number = len(placeholders) + 1
@@ -215,7 +216,7 @@ class Redactor:
     def _replace(self, kind: str, value: str, original: str | None = None) -> str:
         """Return the placeholder of a value, and count the replacement.
 
-        If the value is a placeholder already, return its original spelling, or the value itself if that is None.
+        If the value is a placeholder already, return `original` (its spelling in the text), or else the value itself.
         """
         if is_placeholder(value):
             return original or value
@@ -224,7 +225,7 @@ class Redactor:
     def _count(self, kind: str, value: str, placeholder: str) -> str:
         """Count a replacement and return the placeholder."""
         self.replaced[kind] += 1
-        self._used.setdefault(kind, set()).add(value)
+        self._replaced_values.setdefault(kind, set()).add(value)
         return placeholder
 
     def _assign_placeholders(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -302,7 +303,7 @@ class Redactor:
         text = patterns.PHONE.sub(lambda m: replace("serial", m[0]), text)
         text = names.sub(lambda m: self._replace_literal(m[0]), text)
         for pattern in patterns.USER_PATTERNS:
-            text = pattern.sub(self._replace_home, text)
+            text = pattern.sub(self._replace_user, text)
         for pattern in (*patterns.MESSAGE_HOST_PATTERNS, patterns.BEFORE_DOMAIN):
             text = pattern.sub(self._replace_host, text)
         return text
@@ -311,11 +312,11 @@ class Redactor:
         kind = self._literal_kinds.get(matched)
         if kind is None:  # learned in another case: Alice, alice
             lowered = matched.lower()
-            name_learned = next(name for name in self._literal_kinds if name.lower() == lowered)
-            matched, kind = name_learned, self._literal_kinds[name_learned]
+            known_name = next(name for name in self._literal_kinds if name.lower() == lowered)
+            matched, kind = known_name, self._literal_kinds[known_name]
         return self._replace(kind, matched)
 
-    def _replace_home(self, match: re.Match[str]) -> str:
+    def _replace_user(self, match: re.Match[str]) -> str:
         name = match[1]
         if name.lower() in patterns.GENERIC_NAMES or is_placeholder(name):
             return match[0]
@@ -358,7 +359,7 @@ class Redactor:
     def program(self, command: str) -> str:
         """Reduce a command to its program's name if that is widely known, else replace it by a placeholder.
 
-        An empty command or a placeholder is returned as it is.
+        An empty command or a placeholder is returned unchanged.
         """
         command = command.strip()
         words = command.split()
@@ -370,9 +371,9 @@ class Redactor:
         return self._replace("process", command)
 
     def argument(self, number: int, word: str) -> str:
-        """Redact one argument of a command line; `number` is its index, and 0 is the program itself.
+        """Redact one argument of a command line. `number` is its index, and 0 is the program itself.
 
-        Options become "--option", and other arguments a placeholder. A few harmless ones, such as "-m", remain.
+        Options become "--option", and other arguments a placeholder. A few harmless ones, such as "-m", stay.
         """
         if number == 0:
             return self.program(word)
@@ -400,6 +401,7 @@ class Redactor:
             if len(digits) < 8:
                 return match[0]
             matches = {digits: self._get_placeholder("uuid", digits)}
+        # the placeholders of several matches all begin with "0000000", so the abbreviation stays ambiguous
         uuid, name = next(iter(matches.items()))
         return match[1] + self._count("uuid", uuid, name[:8] if len(matches) == 1 else "0000000")
 
@@ -451,7 +453,7 @@ class Redactor:
         return value
 
     def redact_keyed(self, key: str, value: str) -> str:
-        """Redact the value of `key`; if the key says that it is a secret, replace all of it."""
+        """Redact the value of `key`, or replace all of it if the key is that of a secret or serial number."""
         if patterns.SECRET_KEY.search(key) and patterns.is_secret_value(value) and not is_placeholder(value):
             self._assign_placeholders()
             return self._replace("secret", value)
@@ -460,7 +462,7 @@ class Redactor:
         return self(value)
 
     def repeat_until_stable(self, learn: Callable[[], None], apply: Callable[[], bool]) -> None:
-        """Repeat learning and applying until nothing changes, because replaced text may reveal more."""
+        """Call `learn` and `apply` until `apply` returns False, because replaced text may reveal more."""
         for _ in range(MAX_PASSES):
             learn()
             if not apply():
@@ -470,7 +472,7 @@ class Redactor:
         """Return the numbers of distinct values and of replacements by kind: {"distinct": …, "replaced": …}."""
         return {
             kind: {"distinct": len(used), "replaced": self.replaced[kind]}
-            for kind, used in sorted(self._used.items())
+            for kind, used in sorted(self._replaced_values.items())
         }
 
 

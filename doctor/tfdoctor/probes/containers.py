@@ -54,7 +54,7 @@ TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 MAX_FILES = 40
-"""The largest number of files that are read in one folder."""
+"""The maximum number of files that are read in one folder."""
 MAX_SPEC_BYTES = 2 << 20
 """The size in bytes from which a CDI specification is not read."""
 UNITS_FOLDER = "/run/systemd/units"
@@ -116,7 +116,7 @@ def _list_tools(system: System, timeout: float, *, query_versions: bool) -> tupl
 
 
 def _is_podman(system: System, path: str) -> bool:
-    """Return whether this `docker` command is Podman, as in the package podman-docker."""
+    """Return whether this `docker` command is Podman, which the package podman-docker installs."""
     podman = system.which("podman")
     if podman is None:
         return False
@@ -129,7 +129,7 @@ def _is_podman(system: System, path: str) -> bool:
 
 
 def _can_find_command(system: System, command: str) -> bool | None:
-    """Return whether an engine can find a command; None if that is not known."""
+    """Return whether an engine can find a command, or None if that is not known."""
     if not command:
         return None
     if command.startswith("/"):
@@ -140,7 +140,7 @@ def _can_find_command(system: System, command: str) -> bool | None:
 def _is_certainly_missing(system: System, path: str) -> bool:
     """Return whether a path certainly does not exist.
 
-    It does not if a parent folder can be listed and lacks the next name of the path.
+    This is certain if a parent folder can be listed and lacks the next name in the path.
     """
     while path not in ("", "/"):
         parent, name = posixpath.split(path)
@@ -163,42 +163,42 @@ def _probe_docker(
     socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
     has_socket = socket is not None and system.exists(socket)
 
-    def make_silence(
+    def make_unreachable(
         kind: str, text: str, group: str | None = None
     ) -> Known[DockerEngine | UnreachableEngine]:
         return Known(UnreachableEngine(kind, clean_line(text), group), INFO_COMMAND)
 
     if docker is None:
         if has_socket:
-            return make_silence("no-client", f"{socket} is there and no docker command is on PATH"), None
+            return make_unreachable("no-client", f"{socket} is there and no docker command is on PATH"), None
         return Absent(INFO_COMMAND, "there is no Docker"), None
     if not endpoint:
-        return make_silence("context", "the chosen context is not there or names no endpoint"), None
+        return make_unreachable("context", "the chosen context is not there or names no endpoint"), None
     if socket is None:
-        return make_silence("remote", f"the client is set to {endpoint}, which is not asked"), None
+        return make_unreachable("remote", f"the client is set to {endpoint}, which is not asked"), None
     if not has_socket:
         is_missing = _is_certainly_missing(system, socket)
-        return make_silence(
+        return make_unreachable(
             "no-socket" if is_missing else "other",
             f"{socket} {'is not there' if is_missing else 'cannot be seen'}",
         ), None
     if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_query_start_engine(system):
-        return make_silence("not-running", "the engine is stopped; systemd starts it at the first use"), None
+        return make_unreachable("not-running", "the engine is stopped; systemd starts it at the first use"), None
     result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO_COMMAND)
     info = parse.parse_info(result.stdout) or {}
     client_version = parse.text_or_none(parse.table_or_empty(info.get("ClientInfo")).get("Version"))
     if parse.text_or_none(info.get("ServerVersion")):
         return Known(_make_engine(system, info), INFO_COMMAND), client_version
     if result.failure is Failure.TIMEOUT:
-        return make_silence("timeout", f"`{INFO_COMMAND}` {result.describe_end()}"), client_version
+        return make_unreachable("timeout", f"`{INFO_COMMAND}` {result.describe_end()}"), client_version
     output = "\n".join((result.stderr, *parse.list_strings(info.get("ServerErrors"))))
     kind = parse.classify_failure(output)
     group = _find_group(system, socket, timeout) if kind == "permission" else None
-    return make_silence(kind, _get_first_line(output, result), group), client_version
+    return make_unreachable(kind, _get_first_line(output, result), group), client_version
 
 
 def _get_first_line(output: str, result: CommandResult) -> str:
-    """Return the first line of an error message; if there is none, a description of how the command ended."""
+    """Return the first line of an error message, or else a description of how the command ended."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[0] if lines else f"`{INFO_COMMAND}` {result.describe_end()} and said nothing of an engine"
 
@@ -213,7 +213,7 @@ def _would_query_start_engine(system: System) -> bool:
 
 
 def _find_group(system: System, path: str, timeout: float) -> str | None:
-    """Return the name of the group that owns a file; None if it is not known."""
+    """Return the name of the group that owns a file, or None if it is not known."""
     result = system.run(["stat", "-L", "-c", "%G", path], timeout=timeout, key="stat docker.sock")
     return clean_line(result.stdout, limit=64) or None if result.ok else None
 
@@ -243,7 +243,7 @@ def _make_engine(system: System, info: dict[str, Any]) -> DockerEngine:
 def _list_runtimes(system: System, runtimes: Any, *, is_opaque: bool) -> tuple[Runtime, ...]:
     """Return the runtimes in `docker info` or daemon.json, which have the form {name: {"path": …}}.
 
-    If `is_opaque`, the engine has another file system, so it is not known whether the engine finds their commands.
+    If `is_opaque` is true, the engine has another file system, so it is unknown whether it finds their commands.
     """
     parsed_runtimes = []
     for name, value in sorted(parse.table_or_empty(runtimes).items()):
@@ -358,7 +358,7 @@ def _list_hooks(system: System) -> tuple[str, ...]:
 
 
 def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> list[str]:
-    """Return the paths of the files in a folder with these extensions; empty if it cannot be listed."""
+    """Return the paths of the files in a folder with these extensions, or [] if it cannot be listed."""
     try:
         names = system.listdir(folder)
     except OSError:
@@ -370,7 +370,7 @@ def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> lis
 
 
 def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
-    """Return the CDI specifications for NVIDIA's devices. A folder with several paths is read once."""
+    """Return the CDI specifications for NVIDIA's devices. A folder is read once, even under several paths."""
     folders_by_real_path = {system.realpath(folder): folder for folder in reversed(folders)}
     specs: list[CdiSpec] = []
     for folder in reversed(folders_by_real_path.values()):
@@ -382,7 +382,7 @@ def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ..
 
 
 def _load_cdi_spec(system: System, path: str) -> CdiSpec:
-    """Read a CDI specification. If it cannot be read or parsed, the result has the problem."""
+    """Read a CDI specification. If it cannot be read or parsed, the result contains the problem."""
     try:
         text = system.read_text(path, limit=MAX_SPEC_BYTES)
         if len(text) >= MAX_SPEC_BYTES:

@@ -82,7 +82,7 @@ CUDA_ERRORS = {
     809: "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED",
     999: "CUDA_ERROR_UNKNOWN",
 }
-"""Common results of cuInit, with their names in cuda.h."""
+"""Common result codes of cuInit, with their names in cuda.h."""
 DRIVER_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -179,7 +179,7 @@ def probe_driver_files(system: System) -> tuple[str, ...]:
 
 
 def _load_line(system: System, path: str) -> str | None:
-    """Return the text of a small file without surrounding space; None if it cannot be read."""
+    """Return the text of a small file without surrounding space, or None if it cannot be read."""
     try:
         return system.read_text(path, limit=256).strip()
     except OSError:
@@ -192,7 +192,7 @@ def _load_line(system: System, path: str) -> str | None:
 def probe_smi(
     system: System, *, timeout: float, machine: MachineFacts | None = None
 ) -> Fact[SmiFacts | SmiFailure]:
-    """Return the report of nvidia-smi, from its XML output or else from its table; or the reason of its failure.
+    """Return the report of nvidia-smi (from its XML output or else its table), or why it failed.
 
     `machine` says whether this is a container or WSL, where process IDs belong to another system. `timeout` is the time
     limit in seconds for each command.
@@ -223,7 +223,7 @@ def probe_smi(
 
 
 def _make_smi_failure(result: CommandResult) -> SmiFailure:
-    """Return the reason why nvidia-smi failed."""
+    """Return the kind and the message of an nvidia-smi failure."""
     text = f"{result.stdout}\n{result.stderr}".strip()
     failure = parse_smi_failure(text, exit_status=result.returncode)
     if result.failure is Failure.TIMEOUT:
@@ -268,7 +268,7 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
     """
     from tfdoctor.parse.smi_health import parse_smi_health
 
-    has_foreign_pids = machine is not None and bool(machine.container or machine.wsl)
+    has_other_pids = machine is not None and bool(machine.container or machine.wsl)
     gpu_details = parse_smi_health(report)
     return dataclasses.replace(
         smi,
@@ -276,7 +276,7 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
             dataclasses.replace(
                 gpu,
                 health=health,
-                processes=identify_processes(system, processes, container=has_foreign_pids),
+                processes=identify_processes(system, processes, container=has_other_pids),
             )
             for gpu, (health, processes) in zip(smi.gpus, gpu_details, strict=False)
         )
@@ -306,7 +306,7 @@ def _make_smi_facts_from_table(table: Any) -> SmiFacts:
 
 
 def normalize_bus_id(text: str | None) -> str | None:
-    """Return a PCI bus ID in the form "0000:0a:00.0"; None if the text is not a bus ID."""
+    """Return a PCI bus ID in the form "0000:0a:00.0", or None if the text is not a bus ID."""
     match = re.match(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\Z", text or "")
     if match is None:
         return None
@@ -347,7 +347,7 @@ def probe_libraries(
     return _make_cuda_fact(answer, result, source), _make_nvml_fact(answer, result, libnvml)
 
 
-def _describe_end(result: CommandResult) -> str:
+def _describe_child_end(result: CommandResult) -> str:
     """Return how the child process ended, with its error message."""
     return clean_line(
         f"{result.describe_end()}: {result.stderr.strip()}"
@@ -365,7 +365,7 @@ def _make_cuda_fact(answer: Mapping[str, Any], result: CommandResult, source: st
         if result.returncode is not None and result.returncode < 0:
             crash_reason = f"signal {-result.returncode}"
             return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crash_reason), source)
-        return Unknown(f"the child process {_describe_end(result)}", source)
+        return Unknown(f"the child process {_describe_child_end(result)}", source)
     init_code = _get_int(raw, "init")
     version = _get_int(raw, "version")
     return Known(
@@ -409,7 +409,7 @@ def _make_nvml_fact(answer: Mapping[str, Any], result: CommandResult, library: s
     """Return the fact about NVML from the child's answer."""
     raw = answer.get("nvml")
     if not isinstance(raw, dict):
-        return Unknown(f"the child process {_describe_end(result)} before it asked {library}", library)
+        return Unknown(f"the child process {_describe_child_end(result)} before it asked {library}", library)
     return Known(
         Nvml(
             loaded=raw.get("loaded") is True,

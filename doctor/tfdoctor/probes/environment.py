@@ -1,6 +1,6 @@
-"""Probe the environment variables that decide whether TensorFlow sees a GPU, and find who set them.
+"""Probe the environment variables that decide whether TensorFlow sees a GPU, and who set them.
 
-Misspelt names of such variables are reported too.
+Misspelt names of these variables are also reported.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SCHEDULER_VARIABLES = (
     ("RAY_RAYLET_PID", "ray"),
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
-"""(variable, scheduler that sets it)."""
+"""Pairs of a variable and the scheduler that sets it."""
 PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
-"""Programs that advice may use.
+"""Programs that remedies may use.
 
 Every machine has `sh`. If a recording lacks it, the programs were not recorded.
 """
@@ -43,7 +43,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 def probe(
     system: System, python: str | None = None, *, kernel: str | None = None, timeout: float = 5.0
 ) -> EnvironmentFacts:
-    """Return the relevant environment variables that `python` has after its startup, and who set them.
+    """Return the relevant environment variables of `python` after its startup, and who set them.
 
     `kernel` is the Jupyter kernel.json whose variables are part of `system.env`. If `python` is None or does not
     answer, the variables of `system.env` are returned, without their origins. `timeout` is in seconds.
@@ -118,7 +118,7 @@ def _is_working_program(system: System, name: str) -> bool:
 
 
 def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
-    """Return the child's answer: the variables before and after the startup of Python, and the lines that set them.
+    """Return the child's answer: the variables before and after Python's startup, and who set them.
 
     The answer is empty if the child fails.
     """
@@ -136,7 +136,7 @@ def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
 
 
 def _clean_texts(raw: object) -> dict[str, str] | None:
-    """Return the string values of a mapping, without control characters; None if it is not a mapping."""
+    """Return the string values of a mapping, without control characters, or None if it is not a mapping."""
     if not isinstance(raw, dict):
         return None
     return {str(name): clean(value) for name, value in raw.items() if isinstance(value, str)}
@@ -152,7 +152,7 @@ def _select_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_scheduler(env: Mapping[str, str]) -> str | None:
-    """Return the scheduler that started this process; None if none did."""
+    """Return the scheduler that started this process, or None if none did."""
     return next((scheduler for name, scheduler in SCHEDULER_VARIABLES if name in env), None)
 
 
@@ -168,10 +168,10 @@ def _find_origins(
 ) -> tuple[Origin, ...]:
     """Return the origin of each variable, or the origins of the entries of a list variable.
 
-    A value is from Python's startup ("start") if it differs from `variables_at_start`, the variables when Python was
-    started. It is from a wrapper script ("wrapper") if it differs from `variables_before`, those that this process
-    passed on. For all others, the files of the kernel, the activation and the machine are searched; "shell" if they do
-    not have it.
+    A value comes from Python's startup ("start") if it differs from `variables_at_start`, the variables when Python was
+    started. It comes from a wrapper script ("wrapper") if it differs from `variables_before`, which this process passed
+    on. All others are searched in the files of the kernel, the activation and the machine. If these do not set it, the
+    origin is "shell".
     """
     origins = []
     for name, value in variables.items():
@@ -236,7 +236,7 @@ def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
 
 
 def _split_entries(name: str, value: str) -> tuple[str, ...]:
-    """Return the distinct entries of a list variable; empty if the variable is empty or not a list."""
+    """Return the distinct entries of a list variable, or an empty tuple if it is not a list."""
     if name not in PATHS:
         return ()
     separators = r"[:\s]+" if name == "LD_PRELOAD" else "[:;]" if name == "LD_LIBRARY_PATH" else ":"
@@ -252,7 +252,7 @@ def _find_origin(
     entry: str | None = None,
     value: str | None = None,
 ) -> Origin | None:
-    """Return the origin of a variable, or of its `entry`, in a file of one kind; None if there is none.
+    """Return the origin of a variable, or of its `entry`, in a file of one kind, or None if there is none.
 
     `locations` are the lines of the child's answer. For the startup of Python this is the first assignment; for other
     kinds it is the last line that can have set the value.

@@ -30,7 +30,7 @@ ACTIVE_VARIABLES = {
 ENVIRONMENT_NAMES = (".venv", "venv", "env", ".env")
 """Common names of the environment in the folder of a project."""
 MAX_FOLDERS = 40
-"""The largest number of folders that are searched for another Python."""
+"""The maximum number of folders that are searched for another Python."""
 WHICH_TIMEOUT_S = 3.0
 """The time limit in seconds for a command that only searches PATH."""
 _UV_CACHE_PYTHON = re.compile(r"/(?:archive|environments|builds)-v\d{1,3}/[^/]{1,80}/bin/[^/]{1,40}\Z")
@@ -50,7 +50,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     """
     if requested is not None:
         return _find_requested(system, requested)
-    lost: list[LostEnvironment] = []
+    unusable: list[LostEnvironment] = []
     for variable in _sort_by_path(system):
         prefix = system.env[variable].rstrip("/") or "/"
         python = _find_python(system, prefix)
@@ -58,17 +58,17 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
             is_base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
             reason = "conda's base environment, which is active" if is_base else ACTIVE_VARIABLES[variable]
             return PythonChoice(
-                python, f"${variable}", reason, tuple(lost), on_path=_find_other_on_path(system, prefix)
+                python, f"${variable}", reason, tuple(unusable), on_path=_find_other_on_path(system, prefix)
             )
-        lost.append(explain_lost_environment(system, variable, prefix))
+        unusable.append(explain_lost_environment(system, variable, prefix))
     for name in ("python3", "python"):
         python = _find_on_path(system, name)
         if python:
             label = f"{name} on PATH"
             reason = f"{label}, the shim {python}" if "/shims/" in python else label
-            return PythonChoice(python, label, reason, tuple(lost))
-    if lost:
-        environment = lost[0]
+            return PythonChoice(python, label, reason, tuple(unusable))
+    if unusable:
+        environment = unusable[0]
         description = (
             f"${environment.variable} names {clean_line(environment.prefix)}, {describe_lost(environment)}"
         )
@@ -80,7 +80,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
 
 
 def describe_lost(lost: LostEnvironment) -> str:
-    """Return the problem of an unusable environment as a relative clause, such as "which is not there"."""
+    """Describe the problem of an unusable environment as a clause, such as "which is not there"."""
     return {
         "gone": "which is not there",
         "empty": "in which there is no Python",
@@ -90,7 +90,7 @@ def describe_lost(lost: LostEnvironment) -> str:
 
 
 def _sort_by_path(system: System) -> list[str]:
-    """Return the variables that name an active environment. That of the Python on PATH comes first."""
+    """Return the variables that name an active environment, that of the Python on PATH first."""
     # An activation sets an absolute path. A relative one could run a file in the working folder.
     variables = [name for name in ACTIVE_VARIABLES if _is_absolute(system.env.get(name, ""))]
     if len(variables) > 1:
@@ -102,8 +102,8 @@ def _sort_by_path(system: System) -> list[str]:
 def _find_other_on_path(system: System, prefix: str) -> str:
     """Return the Python on PATH if it belongs to another environment than `prefix`, else "".
 
-    If there is one, the variable that names `prefix` may be a leftover. A shim does not count if it may lead to
-    `prefix`, because both are in the folder of the same version manager.
+    If it does, the variable that names `prefix` may be a leftover. A shim does not count if it may lead to `prefix`,
+    because both are in the folder of the same version manager.
     """
     python, real_prefix = (
         _find_on_path(system, "python") or _find_on_path(system, "python3") or "",
@@ -116,9 +116,9 @@ def _find_other_on_path(system: System, prefix: str) -> str:
 
 
 def _find_on_path(system: System, name: str) -> str | None:
-    """Return the path of a command on PATH; None if it is missing.
+    """Return the path of a command on PATH, or None if it is missing.
 
-    Temporary environments of uv are avoided if there is another match.
+    A temporary environment of uv is used only if there is no other match.
     """
     path = system.which(name)
     if path is None or not _UV_CACHE_PYTHON.search(path):
@@ -135,7 +135,7 @@ def _find_on_path(system: System, name: str) -> str | None:
 
 
 def _find_python(system: System, prefix: str) -> str | None:
-    """Return the interpreter in the folder of an environment; None if there is none."""
+    """Return the interpreter in the folder of an environment, or None if there is none."""
     for name in INTERPRETER_PATHS:
         path = f"{prefix.rstrip('/')}/{name}"
         if system.exists(path):
@@ -173,8 +173,8 @@ def _find_requested(system: System, requested: str) -> PythonChoice:
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
     if _is_dangling_link(system, path) and _is_environment(system, prefix):
-        lost = explain_lost_environment(system, PYTHON_OPTION, prefix)
-        return PythonChoice(path, requested, "as asked", (lost,))
+        environment = explain_lost_environment(system, PYTHON_OPTION, prefix)
+        return PythonChoice(path, requested, "as asked", (environment,))
     if _is_dangling_link(system, path):
         target = clean_line(system.realpath(path))
         message = f"--python: {clean_line(requested)} is a link to {target}, which does not exist."
@@ -203,7 +203,7 @@ def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice
 
 
 def _find_kernel_file(system: System, path: str) -> str | None:
-    """Return the path of the kernel.json at an absolute path; None if there is none.
+    """Return the path of the kernel.json at an absolute path, or None if there is none.
 
     The path may be the file itself, or its folder if that has no Python.
     """
@@ -249,7 +249,7 @@ def _choose_kernel(system: System, requested: str, path: str) -> PythonChoice:
 
 
 def _load_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
-    """Return (program, unfiltered variables) of a kernel.json; None if it cannot be read or names no program."""
+    """Return (program, unfiltered variables) of a kernel.json, or None if it names no program."""
     try:
         document = json.loads(system.read_text(path, limit=1 << 16))
     except (OSError, ValueError, RecursionError):
@@ -262,7 +262,7 @@ def _load_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]
 
 
 def read_kernel_variables(system: System, requested: str) -> dict[str, str]:
-    """Return the variables that a kernel.json sets; empty if `requested` is not a kernel.json."""
+    """Return the variables that a kernel.json sets. The result is empty if it is not a kernel.json."""
     path = _find_kernel_file(system, _make_absolute(system, requested))
     command = _load_kernel_command(system, path) if path is not None else None
     return _filter_variables(command[1]) if command is not None else {}
@@ -281,7 +281,7 @@ def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
 
 
 def explain_lost_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
-    """Return the reason why the environment that `variable` names has no usable Python."""
+    """Find out why the environment that `variable` names has no usable Python."""
     version = _find_version(system, prefix)
     if _get_errno(system, prefix, is_folder=True) == errno.EACCES or any(
         _get_errno(system, f"{prefix}/{name}") == errno.EACCES for name in INTERPRETER_PATHS[:2]
@@ -323,7 +323,7 @@ def _is_dangling_link(system: System, path: str) -> bool:
 
 
 def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | None:
-    """Try to read a file or list a folder. Return the errno of the failure; None if it succeeds."""
+    """Try to read a file or list a folder. Return the errno of the failure, or None if it succeeds."""
     try:
         if is_folder:
             system.listdir(path)
@@ -335,7 +335,7 @@ def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | N
 
 
 def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
-    """Return the settings in pyvenv.cfg by name in lower case; empty if it cannot be read."""
+    """Return the settings in pyvenv.cfg by lower-case name, or an empty dict if it cannot be read."""
     try:
         text = system.read_text(f"{prefix}/pyvenv.cfg", limit=1 << 14)
     except OSError:
@@ -344,7 +344,7 @@ def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
 
 
 def _find_version(system: System, prefix: str) -> str | None:
-    """Return the Python version of an environment according to its files; None if they do not state it."""
+    """Return the Python version of an environment according to its files, or None if they do not state it."""
     config = _load_pyvenv(system, prefix)
     match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or "")
     if match is not None:
@@ -361,7 +361,7 @@ def _find_version(system: System, prefix: str) -> str | None:
 
 
 def _find_successor(system: System, version: str | None) -> str | None:
-    """Return an installed Python of the same minor version, on PATH or behind a shim; None if there is none."""
+    """Return an installed Python of the same minor version, on PATH or behind a shim, or None."""
     if not version:
         return None
     name = f"python{'.'.join(version.split('.')[:2])}"
@@ -391,7 +391,7 @@ def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
 def _was_created_as(system: System, environment: str, prefix: str) -> bool:
     """Return whether an environment was created at `prefix`.
 
-    That is stated by `command` in pyvenv.cfg (Python 3.11 and newer) and by the activate script.
+    `command` in pyvenv.cfg (Python 3.11 and newer) and the activate script state that.
     """
     if _load_pyvenv(system, environment).get("command", "").endswith(f" {prefix}"):
         return True
@@ -408,7 +408,7 @@ def _was_created_as(system: System, environment: str, prefix: str) -> bool:
 def find_other_pythons(system: System, choice: PythonChoice, examined: str) -> tuple[OtherPython, ...]:
     """Return other nearby Pythons whose environments contain TensorFlow, according to their files.
 
-    `examined` is the prefix of the examined Python; "" if that is not known.
+    `examined` is the prefix of the examined Python, or "" if that is not known.
     """
     examined_prefixes = {system.realpath(examined)} if examined else set()
     pythons = []
@@ -463,7 +463,7 @@ def _iter_candidates(system: System, choice: PythonChoice, examined: str) -> Ite
 
 
 def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
-    """Return (whether an environment contains TensorFlow, its version or None if that is not known)."""
+    """Return (whether an environment contains TensorFlow, its version or None if unknown)."""
     for name in _list_names(system, f"{prefix}/lib"):
         site = f"{prefix}/lib/{name}/site-packages"
         if name.startswith("python") and system.exists(f"{site}/tensorflow/__init__.py"):
@@ -478,7 +478,7 @@ def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
 
 
 def _list_names(system: System, folder: str) -> list[str]:
-    """Return the names in a folder; empty if it cannot be listed."""
+    """Return the names in a folder, or an empty list if it cannot be listed."""
     try:
         return system.listdir(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""Diagnose a Python that did not answer: start it without site-packages, and find where its startup ends."""
+"""Diagnose a Python that did not answer: start it without site-packages, and trace its startup."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 BARE_MARKER = "tfdoctor-bare:"
-"""The start of the output of a Python that runs."""
+"""The beginning of the output of a Python that works."""
 _VERSION_CODE = (
     f"import sys; sys.stdout.write('{BARE_MARKER}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
 )
 PROMPT_START_S = 1.5
-"""The time in seconds in which a Python on a local disk starts without site-packages.
+"""The time in seconds within which a Python on a local disk starts without site-packages.
 
 If it takes longer, the machine or the disk is slow.
 """
@@ -35,50 +35,50 @@ _LOADER_PATH = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
 
 
 def diagnose_startup(
-    system: System, python: str, first: CommandResult, *, timeout: float
+    system: System, python: str, first_result: CommandResult, *, timeout: float
 ) -> tuple[StartupFailure | None, str]:
-    """Return (trouble, description of it) for a Python that gave no valid answer.
+    """Return (failure, description) for a Python that gave no valid answer.
 
-    `first` is the result of the command without an answer. The trouble is None if the Python starts, but too slowly.
+    `first_result` is the result of the command without an answer. The failure is None if the Python is only too slow.
     `timeout` is the time limit in seconds for each further command.
     """
-    if first.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
-        return _explain_not_started(system, python, first), first.describe_end()
+    if first_result.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
+        return _explain_not_started(system, python, first_result), first_result.describe_end()
     bare_result, traced_result = _run_bare_and_traced(system, python, timeout)
     starts_bare = bare_result.stdout.startswith(BARE_MARKER)
     last_file = _find_last_startup_file(traced_result.stderr)
-    if first.failure is Failure.TIMEOUT:
+    if first_result.failure is Failure.TIMEOUT:
         if traced_result.failure is Failure.NOT_FOUND or (
             starts_bare and traced_result.failure is not Failure.TIMEOUT
         ):
-            return None, first.describe_end()  # it starts, but its site-packages or the machine are slow
+            return None, first_result.describe_end()  # it starts, but its site-packages or the machine are slow
         if starts_bare and bare_result.seconds >= PROMPT_START_S:
-            return None, f"{first.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s"
+            return None, f"{first_result.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s"
         if starts_bare:
             description = "does not get through its own start (site)"
             return StartupFailure(
-                "site", python, description, clean_line(first.stderr, limit=300), "", last_file, ended=False
+                "site", python, description, clean_line(first_result.stderr, limit=300), "", last_file, ended=False
             ), description
-        description = f"did not answer within {first.seconds + timeout:.0f} s"
-        return StartupFailure("silent", python, description, _get_output(first), ended=False), description
+        description = f"did not answer within {first_result.seconds + timeout:.0f} s"
+        return StartupFailure("silent", python, description, _get_output(first_result), ended=False), description
     if system.env.get("PYTHONHOME") and _starts_without_pythonhome(system, python, timeout):
-        return StartupFailure("home", python, first.describe_end(), _get_output(first)), first.describe_end()
+        return StartupFailure("home", python, first_result.describe_end(), _get_output(first_result)), first_result.describe_end()
     if starts_bare and traced_result.returncode:
         return StartupFailure(
             "site",
             python,
-            f"ends in its own start (site): it {first.describe_end()}",
-            _get_output(first),
+            f"ends in its own start (site): it {first_result.describe_end()}",
+            _get_output(first_result),
             "",
             last_file,
-        ), first.describe_end()
-    kind = "killed" if (first.returncode or 0) < 0 else "exited" if first.returncode else "rubbish"
-    description = first.describe_end() if kind != "rubbish" else "does not answer as a Python does"
-    return StartupFailure(kind, python, description, _get_output(first)), description
+        ), first_result.describe_end()
+    kind = "killed" if (first_result.returncode or 0) < 0 else "exited" if first_result.returncode else "rubbish"
+    description = first_result.describe_end() if kind != "rubbish" else "does not answer as a Python does"
+    return StartupFailure(kind, python, description, _get_output(first_result)), description
 
 
 def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[CommandResult, CommandResult]:
-    """Run the Python without site-packages and, at the same time, with verbose messages. Return both results."""
+    """Run the Python without site-packages and, in parallel, with verbose messages."""
     results: dict[str, CommandResult] = {}
 
     def run(key: str, *arguments: str) -> None:
@@ -98,7 +98,7 @@ def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[C
 
 
 def _starts_without_pythonhome(system: System, python: str, timeout: float) -> bool:
-    """Return whether the Python starts if PYTHONHOME is not set, so that this variable is the reason."""
+    """Return whether the Python starts without PYTHONHOME, so that this variable is the reason."""
     env, key = get_quiet_variables(system), "python:without-home"
     result = system.run(
         [python, "-c", _VERSION_CODE], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key
@@ -107,9 +107,7 @@ def _starts_without_pythonhome(system: System, python: str, timeout: float) -> b
 
 
 def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:
-    """Return the last .pth file or sitecustomize module in the output of `python -v`, as a tuple.
-
-    The tuple is empty if there is none.
+    """Return the last .pth file or sitecustomize module in the output of `python -v`, if any, as a tuple.
     """
     matches = [
         (m.start(), m[1])
@@ -120,7 +118,7 @@ def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:
 
 
 def _get_output(result: CommandResult) -> str:
-    """Return the last two lines of a command's output, or a note that it is not text."""
+    """Return the last two lines of a command's output, or a note that the output is not text."""
     text = result.stderr.strip() or result.stdout.strip()
     lines = [line for line in text.splitlines() if line.strip()]
     output = clean_line(" | ".join(lines[-2:]), limit=240)
@@ -128,7 +126,7 @@ def _get_output(result: CommandResult) -> str:
 
 
 def _explain_not_started(system: System, python: str, result: CommandResult) -> StartupFailure:
-    """Return the reason why the kernel did not start a program, according to the first bytes of its file."""
+    """Return why the kernel did not start a program, according to the first bytes of its file."""
     if result.failure is Failure.PERMISSION:
         return StartupFailure("denied", python, result.describe_end())
     try:

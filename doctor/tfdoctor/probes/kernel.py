@@ -1,7 +1,7 @@
 """Probe the system around the driver: the kernel log, module files, Secure Boot, and packages.
 
-These facts explain why an installed driver does not run. If the machine has no NVIDIA GPU or driver, almost nothing is
-read. Nothing is loaded, built or changed.
+These facts explain why an installed driver does not work. If the machine has no NVIDIA GPU or driver, almost nothing
+is read. Nothing is loaded, built or changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODULE_FILE = lazy_pattern(
 )
 """The start of a line of modules.dep with NVIDIA's main module, which Debian names nvidia-current."""
 MODULES_DEP_LIMIT = 8 << 20
-"""The largest number of bytes that are read from modules.dep."""
+"""The maximum number of bytes that are read from modules.dep."""
 DKMS_NAME = lazy_pattern(
     r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z"
 )
@@ -115,7 +115,7 @@ SECURE_BOOT_ON = Known(True, SECURE_BOOT_FILE)
 
 
 def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
-    """Return the start of a file; None if it cannot be read."""
+    """Return the start of a file, or None if it cannot be read."""
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -123,7 +123,7 @@ def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
 
 
 def _list_names(system: System, folder: str) -> list[str]:
-    """Return the names in a folder; empty if it cannot be listed."""
+    """Return the names in a folder, or an empty list if it cannot be listed."""
     try:
         return system.listdir(folder)
     except OSError:
@@ -174,9 +174,9 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
 def probe_module_files(
     system: System, machine: MachineFacts, *, timeout: float, signature: bool
 ) -> Fact[ModuleFiles]:
-    """Return the facts about the files of NVIDIA's kernel module, if the module is not loaded.
+    """Return the facts about the files of NVIDIA's kernel module, or Absent if the module is loaded.
 
-    `signature` says whether to find out if the module is signed.
+    `signature` says whether to check if the module is signed.
     """
     if machine.wsl:
         return Absent("/lib/modules", "WSL has no NVIDIA kernel module")
@@ -190,13 +190,13 @@ def probe_module_files(
     running_files = _find_module_files(system, base)
     if running_files is None:
         return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` rebuilds it)", base)
-    others = [kernel for kernel in _list_names(system, "/lib/modules") if kernel != machine.kernel]
+    other_kernels = [kernel for kernel in _list_names(system, "/lib/modules") if kernel != machine.kernel]
     return Known(
         ModuleFiles(
             running=running_files,
             other_kernels=tuple(
                 clean_line(kernel, limit=120)
-                for kernel in others[-8:]
+                for kernel in other_kernels[-8:]
                 if _find_module_files(system, f"/lib/modules/{kernel}")
             ),
             headers=system.exists(f"{base}/build"),
@@ -209,7 +209,7 @@ def probe_module_files(
 
 
 def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
-    """Return the paths of NVIDIA's kernel module in modules.dep; None if that cannot be read.
+    """Return the paths of NVIDIA's kernel module in modules.dep, or None if that cannot be read.
 
     `base` is the module folder of one kernel.
     """
@@ -221,7 +221,7 @@ def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
 
 
 def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
-    """Return the versions of the driver in DKMS, with the kernels that they are built for and the log of a build."""
+    """Return the driver's versions in DKMS, with the kernels they are built for and the build log."""
     base = "/var/lib/dkms"
     modules = []
     for name in _list_names(system, base):
@@ -243,7 +243,7 @@ def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
 
 
 def _is_signed(system: System, path: str, timeout: float) -> bool | None:
-    """Return whether a module is signed; None if modinfo is missing or fails."""
+    """Return whether a module is signed, or None if modinfo is missing or fails."""
     command = system.which("modinfo") or ("/sbin/modinfo" if system.exists("/sbin/modinfo") else None)
     if command is None:
         return None
@@ -330,7 +330,7 @@ def _make_packages_fact(installed: list[tuple[str, str]], source: str) -> Fact[t
 
 
 def probe_runfile(system: System) -> Fact[str]:
-    """Return the version that NVIDIA's own installer installed; "" if it is not known.
+    """Return the version that NVIDIA's own installer installed, or "" if it is not known.
 
     The installer counts as used if its uninstaller exists.
     """
@@ -345,7 +345,7 @@ def probe_runfile(system: System) -> Fact[str]:
 
 
 def probe_lost(system: System, gpus: tuple[PciGpu, ...]) -> tuple[str, ...]:
-    """Return the PCI addresses of GPUs that no longer respond: their configuration space reads as all ones.
+    """Return the PCI addresses of GPUs that no longer respond: their configuration reads as all ones.
 
     A suspended GPU is skipped, because reading would wake it.
     """
@@ -364,10 +364,10 @@ def probe_lost(system: System, gpus: tuple[PciGpu, ...]) -> tuple[str, ...]:
 
 
 def probe_links(system: System, gpus: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
-    """Return the links between the GPUs, if NVIDIA's driver uses at least two."""
+    """Return the links between the GPUs, or Absent if NVIDIA's driver uses fewer than two."""
     if isinstance(gpus, Unknown):
         return gpus
-    nvidia_gpus = [card for card in gpus.value if card.driver == "nvidia"] if isinstance(gpus, Known) else []
+    nvidia_gpus = [gpu for gpu in gpus.value if gpu.driver == "nvidia"] if isinstance(gpus, Known) else []
     if len(nvidia_gpus) < 2:
         return Absent("nvidia-smi topo -m", "there are not several cards")
     return query_links(system, timeout=timeout)

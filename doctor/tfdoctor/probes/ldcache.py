@@ -1,7 +1,4 @@
-"""Parse /etc/ld.so.cache in the format of glibc 2.2 and newer.
-
-See sysdeps/generic/dl-cache.h.
-"""
+"""Parse /etc/ld.so.cache in the format of glibc 2.2 and newer (see glibc's dl-cache.h)."""
 
 from __future__ import annotations
 
@@ -10,23 +7,23 @@ import struct
 from tfdoctor.records import dataclass
 
 MAGIC = b"glibc-ld.so.cache1.1"
-"""The start of the header."""
+"""The beginning of the header."""
 HEADER = struct.Struct("<20sIIB3xI12x")
 """The magic bytes, the number of entries, the length of the strings, flags, and the offset of the extension."""
 ENTRY = struct.Struct("<iIIIQ")
 """An entry: flags, the offsets of the soname and the path, the required kernel, and hwcap."""
 HWCAP_EXTENSION = 1 << 62
-"""The bit of hwcap which says that its low 32 bits are an index into the names of glibc-hwcaps folders."""
+"""If this bit of hwcap is set, its low 32 bits are an index into the names of glibc-hwcaps folders."""
 EXTENSION_MAGIC = 0xEAA42174
 TAG_GLIBC_HWCAPS = 1
 FLAGS_BY_MACHINE = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
 """The flags of 64-bit libraries, by ELF machine number (62 is x86-64)."""
 MAX_ENTRIES = 1 << 20
-"""The largest number of entries that are read."""
+"""The maximum number of entries that are read."""
 MAX_NAME_GROWTH = 4
-"""The largest total length of all names, as a multiple of the size of the cache.
+"""The maximum total length of all names, as a multiple of the size of the cache.
 
-Without this limit a damaged cache, in which all entries share one long name, would use too much memory.
+Without this limit, a damaged cache whose entries all share one long name would use too much memory.
 """
 
 
@@ -37,9 +34,9 @@ class CacheEntry:
     soname: str
     path: str
     hwcap: str | None
-    """The name of the glibc-hwcaps folder, such as "x86-64-v3"; None for a library in no such folder.
+    """The name of the glibc-hwcaps folder, such as "x86-64-v3", or None for a library in no such folder.
 
-    "legacy" is a hardware subfolder that glibc 2.37 and newer ignores, and "unknown" an invalid index.
+    "legacy" means a hardware subfolder that glibc 2.37 and newer ignores, and "unknown" an invalid index.
     """
 
 
@@ -80,7 +77,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
 
 
 def _parse_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
-    """Return the names of glibc-hwcaps folders in the extension of the cache; empty if there is none."""
+    """Return the names of glibc-hwcaps folders in the extension of the cache, if there is one."""
     extension_offset = start + extension
     if not extension or extension_offset + 8 > len(content):
         return []
@@ -102,6 +99,6 @@ def _parse_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
 
 
 def _parse_text(content: bytes, offset: int) -> str:
-    """Return the string at an offset; empty if it is not terminated within 4096 bytes."""
+    """Return the string at an offset, or an empty string if it is not terminated within 4096 bytes."""
     end = content.find(b"\0", offset, offset + 4096)
     return content[offset : end if end >= 0 else offset].decode("utf-8", "replace")

@@ -40,9 +40,9 @@ NOT_FOUND = "cannot open shared object file: No such file or directory"
 SKIPPED_ERRNOS = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR})
 """The errors after which the loader tries the next folder. Any other error ends the current list of folders."""
 MAX_OBJECTS = 4096
-"""The largest number of objects in one process. A real process with TensorFlow has a few hundred."""
+"""The maximum number of objects in a process. A real process with TensorFlow has a few hundred."""
 MAX_BOUND_OBJECTS = 512
-"""The largest number of objects in a process for which symbols are compared, because that is slow."""
+"""The maximum number of objects in a process whose symbols are compared, because that is slow."""
 HWCAP_LEVELS = {
     "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
     "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
@@ -66,11 +66,11 @@ class LinkMap:
     origin: str
     """The value of `$ORIGIN`."""
     loader: LinkMap | None
-    """The object that caused it to be loaded; None for the main program."""
+    """The object that caused it to be loaded, or None for the main program."""
     names: set[str] = field(default_factory=set)
     """The names under which it was requested."""
     via: str = ""
-    """The source of the path, such as "LD_LIBRARY_PATH" or "RUNPATH of …"; empty for the main program."""
+    """The source of the path, such as "LD_LIBRARY_PATH" or "RUNPATH of …", or "" for the main program."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class FileCache:
     folders: dict[str, bool] = field(default_factory=dict)
     """Whether a path is a folder, by path."""
     cache: dict[str, tuple[str, ...]] | None = None
-    """The paths in /etc/ld.so.cache by soname; None until the file is read."""
+    """The paths in /etc/ld.so.cache by soname, or None until the file is read."""
 
 
 class _LoadError(Exception):
-    """An object could not be loaded. `name` and `error` form the message of dlerror."""
+    """An object could not be loaded. `name` and `error` make up the message of dlerror."""
 
     def __init__(self, name: str, error: str, *, crash: bool = False, needed_by: str | None = None) -> None:
         super().__init__(error)
@@ -97,14 +97,14 @@ class _LoadError(Exception):
 
 
 def split_library_path(value: str | None) -> tuple[str, ...]:
-    """Return the folders of LD_LIBRARY_PATH, split at ":" and ";" as by glibc. An empty entry becomes "./"."""
+    """Split LD_LIBRARY_PATH at ":" and ";" into folders, as glibc does. An empty entry becomes "./"."""
     if not value:
         return ()
     return tuple(part or "./" for part in value.replace(";", ":").split(":"))
 
 
 def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...]:
-    """Return the subfolders in which the loader searches before a folder itself, in its order.
+    """Return the subfolders that the loader searches before a folder itself, in search order.
 
     glibc 2.33 and newer has glibc-hwcaps folders. glibc up to 2.36 tries all combinations of the legacy names "tls",
     "haswell", "avx512_1" and "x86_64". Return nothing if the version is not known.
@@ -162,7 +162,7 @@ class Process:
         self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
         self.loaded: list[LinkMap] = []
         self._local: set[int] = set()
-        """The `id`s of objects loaded with RTLD_LOCAL: only the objects that need them see their symbols."""
+        """The `id`s of objects loaded with RTLD_LOCAL, whose symbols only the objects that need them see."""
         self.notes: list[str] = []
         """Sentences about problems that do not stop the process."""
         self._main = self._load_main_program(executable)
@@ -193,7 +193,7 @@ class Process:
         return main
 
     def _load_preloaded(self, value: str) -> None:
-        """Load the objects of LD_PRELOAD; add a note for each that the loader ignores."""
+        """Load the objects in LD_PRELOAD. Add a note for each that the loader ignores."""
         for name in value.replace(":", " ").split():
             try:
                 library = self._open(name, self._main)
@@ -204,7 +204,7 @@ class Process:
                 self.preload += (name,)
 
     def _load_needs(self, start: LinkMap) -> None:
-        """Load the libraries that the main program needs; add a note if one is missing."""
+        """Load the libraries that the main program needs. Add a note if one is missing."""
         try:
             self._map_needs(start, [])
         except _LoadError as error:
@@ -217,9 +217,8 @@ class Process:
     ) -> Resolution:
         """Return the result of `dlopen(name)` in `caller`.
 
-        Loaded objects stay loaded, as in a real process. If `bind_now`, symbols are compared as with RTLD_NOW;
-        otherwise only files and symbol versions are. `visible` means RTLD_GLOBAL: objects that are loaded later see the
-        symbols.
+        Loaded objects stay loaded, as in a real process. If `bind_now` is true, symbols are compared as with RTLD_NOW,
+        else only files and symbol versions. `visible` means RTLD_GLOBAL: objects that are loaded later see the symbols.
         """
         tried: list[LoadAttempt] = []
         loaded_before = list(self.loaded)
@@ -232,31 +231,31 @@ class Process:
             return Resolution(
                 soname=name,
                 path=opened.path if opened else None,
-                via=_find_via(tried),
+                via=_find_source(tried),
                 error=f"{error.name}: {error.error}",
                 # If no file is missing, the message begins with the object that caused the error.
-                really_missing=missing or (_find_culprit(error, opened) or name,),
+                really_missing=missing or (_find_failed_name(error, opened) or name,),
                 needed_by=error.needed_by,
                 tried=tuple(tried),
                 crash=error.crash,
             )
         if not visible:
             self._local |= {id(link) for link in self.loaded} - {id(link) for link in loaded_before}
-        via = _find_via(tried) or ("LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process")
+        via = _find_source(tried) or ("LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process")
         return Resolution(name, library.path, via, "", tried=tuple(tried))
 
     def load_extension(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
         """Load an object by its path, as Python loads an extension module.
 
-        Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA: its own objects have tens of
-        thousands of symbols, which are otherwise nearly all defined by each other.
+        Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA: otherwise nearly all of the tens of
+        thousands of symbols in its objects are defined by TensorFlow itself.
         """
         return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
 
     def add_object(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
-        """Add an object without the libraries that it needs, and return it; None if it cannot be read.
+        """Add an object without the libraries that it needs, so that its searches can be modelled.
 
-        So its searches can be modelled even if its import failed.
+        This works even if its import failed. Return None if the object cannot be read.
         """
         try:
             elf = self._load_object(path)
@@ -267,7 +266,7 @@ class Process:
         return link
 
     def find_loaded_object(self, path: str) -> LinkMap | None:
-        """Return the loaded object of a file; None if there is none."""
+        """Return the loaded object of a file, or None if there is none."""
         real_path = self._system.realpath(path)
         return next((m for m in self.loaded if self._system.realpath(m.path) == real_path), None)
 
@@ -348,7 +347,7 @@ class Process:
         return [link for link in self.loaded if id(link) not in self._local or id(link) in needed_ids]
 
     def _list_all_missing(self, opened: LinkMap) -> tuple[str, ...]:
-        """Return all missing sonames among the direct and indirect needs of `opened`; dlerror names only the first."""
+        """Return all missing libraries that `opened` needs, also indirectly. dlerror names only the first."""
         missing: list[str] = []
         queue, visited = [opened], {id(opened)}
         for current in queue:
@@ -403,7 +402,7 @@ class Process:
     # ------------------------------------------------------------ the search
 
     def _map(self, name: str, loader: LinkMap | None, tried: list[LoadAttempt]) -> LinkMap:
-        """Return the object for a name; map it if it is not loaded yet. This models _dl_map_object.
+        """Return the object for a name, and map it if it is not loaded yet, like _dl_map_object.
 
         Raise _LoadError if there is none.
         """
@@ -429,7 +428,7 @@ class Process:
         raise _LoadError(name, NOT_FOUND)
 
     def _find_loaded(self, name: str) -> LinkMap | None:
-        """Return the loaded object with this name, path or soname; None if there is none."""
+        """Return the loaded object with this name, path or soname, or None if there is none."""
         for link in self.loaded:
             if name in link.names or name in (link.path, link.elf.soname):
                 return link
@@ -438,7 +437,7 @@ class Process:
     def _map_file(
         self, name: str, path: str, loader: LinkMap | None, tried: list[LoadAttempt], via: str
     ) -> LinkMap:
-        """Map one file. This models open_verify and _dl_map_object_from_fd.
+        """Map a file, like open_verify and _dl_map_object_from_fd.
 
         Raise ElfError if the search continues because the class or machine is wrong, OSError if the file cannot be
         opened, and _LoadError if the search ends.
@@ -463,7 +462,7 @@ class Process:
             raise _LoadError(path, "cannot read file data: Is a directory") from error
         except OSError as error:
             if error.errno == errno.EACCES:
-                is_closed = self._is_closed(_get_folder(path))
+                is_closed = self._is_listing_denied(_get_folder(path))
                 tried.append(LoadAttempt(path, FOLDER_DENIED if is_closed else PERMISSION_DENIED, via))
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 tried.append(LoadAttempt(path, error.strerror or str(error), via))
@@ -516,7 +515,7 @@ class Process:
         """Yield the path of a library in each folder and its hardware subfolders."""
         for folder in folders:
             if not self._is_folder(folder):
-                if self._is_closed(folder):
+                if self._is_listing_denied(folder):
                     yield f"{folder}/{name}"  # opening it fails, as for the loader
                 continue
             for sub in self._list_hardware_subfolders(folder):
@@ -524,7 +523,7 @@ class Process:
             yield f"{folder}/{name}"
 
     def _list_hardware_subfolders(self, folder: str) -> tuple[str, ...]:
-        """Return the existing hardware subfolders of a folder; usually there are none."""
+        """Return the existing hardware subfolders of a folder. Usually there are none."""
         if folder not in self._hardware:
             existing_roots = {
                 subfolder
@@ -548,7 +547,7 @@ class Process:
         return self._run_paths[key]
 
     def _expand_tokens(self, path: str, owner: LinkMap | None) -> str | None:
-        """Expand the tokens `$ORIGIN`, `$LIB` and `$PLATFORM` of a path; return None if `$ORIGIN` is not known.
+        """Expand `$ORIGIN`, `$LIB` and `$PLATFORM` in a path. Return None if `$ORIGIN` is not known.
 
         The result is absolute and has no trailing slashes.
         """
@@ -579,7 +578,7 @@ class Process:
     # ------------------------------------------------------------ cached file access
 
     def _load_object(self, path: str) -> ElfFile:
-        """Return the ELF object of a file; raise the cached error if it could not be read."""
+        """Return the ELF object of a file. Raise the cached error if it could not be read."""
         cached = self._elf.get(path)
         if cached is None:
             try:
@@ -596,7 +595,7 @@ class Process:
             self._folders[path] = self._system.is_dir(path)
         return self._folders[path]
 
-    def _is_closed(self, path: str) -> bool:
+    def _is_listing_denied(self, path: str) -> bool:
         """Return whether this user has no permission to list a folder."""
         if path not in self._denied:
             try:
@@ -631,7 +630,7 @@ class Process:
 
     @cached_property
     def default_folders(self) -> tuple[str, ...]:
-        """The folders compiled into the loader: those of Debian's multiarch, or lib64."""
+        """The folders that are compiled into the loader: Debian's multiarch folders, or lib64."""
         machine = self._system.platform.get("machine", "x86_64")
         multiarch = f"/usr/lib/{machine}-linux-gnu"
         if self._is_folder(multiarch):
@@ -643,11 +642,11 @@ def _get_folder(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _find_culprit(error: _LoadError, opened: LinkMap | None) -> str:
-    """Return the file name of the object that caused an error; empty if that is the opened object itself."""
+def _find_failed_name(error: _LoadError, opened: LinkMap | None) -> str:
+    """Return the file name of the object that caused an error, or "" if it is the opened object itself."""
     return "" if opened is None or error.name == opened.path else error.name.rpartition("/")[2]
 
 
-def _find_via(tried: Sequence[LoadAttempt]) -> str:
-    """Return the source of the path that was opened; empty if none was."""
+def _find_source(tried: Sequence[LoadAttempt]) -> str:
+    """Return the source of the path that was opened, or an empty string if none was."""
     return next((attempt.via for attempt in tried if not attempt.problem), "")

@@ -1,4 +1,4 @@
-"""Predict the libraries that the dynamic loader finds for TensorFlow, with the model in probes/loader.py."""
+"""Predict which libraries the dynamic loader finds for TensorFlow, using the model in loader.py."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ SYSTEM_FOLDERS = (
 )
 """Folders that usually contain CUDA libraries, whether or not the loader searches them."""
 MAX_LIBRARIES = 400
-"""The largest number of libraries that `find_installed_libraries` returns."""
+"""The maximum number of libraries that `find_installed_libraries` returns."""
 FULL_VERSION_SUFFIX = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
-"""The end of a library's file name that has the full version."""
+"""The end of a library's file name with the full version."""
 MAX_HEADER_BYTES = 1 << 18
-"""The largest number of bytes that are read from a header."""
+"""The maximum number of bytes that are read from a header."""
 MAX_ENTRIES = 4
-"""The largest number of entries of a variable that are removed one by one to see their effect."""
+"""The maximum number of entries of a variable that are removed one by one to see their effect."""
 LIBRARY_PATH, PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 DRIVER_SONAMES = ("libcuda.so.1", "libnvidia-ml.so.1")
 """The sonames of the driver's libraries."""
@@ -84,8 +84,8 @@ def probe(
     noexec = [system.realpath(folder) for folder, _ in python.noexec]
 
     def run_model(
-        env: Mapping[str, str], baseline: _Run | None = None, excluded_folders: Sequence[str] = ()
-    ) -> _Run:
+        env: Mapping[str, str], baseline: _ModelRun | None = None, excluded_folders: Sequence[str] = ()
+    ) -> _ModelRun:
         process = Process(
             system,
             python.real_executable or python.executable,
@@ -138,7 +138,7 @@ def probe(
             found=find_installed_libraries(system, python, (*sonames, *missing), process),
             preload=process.preload,
             notes=tuple(process.notes),
-            without=tuple(_resolve_again(env, run_result, run_model)),
+            without=tuple(_resolve_without_entries(env, run_result, run_model)),
             plugins=run_result.plugins,
         ),
         "the loader's rules followed on the files",
@@ -146,7 +146,7 @@ def probe(
 
 
 def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
-    """Return a resolution with the real path, and the version in the file name or in cuDNN's header."""
+    """Add the real path, and the version in the file name or in cuDNN's header, to a resolution."""
     if not resolution.ok or resolution.path is None:
         return resolution
     real = system.realpath(resolution.path)
@@ -159,7 +159,7 @@ def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
 
 
 def _find_header_version(system: System, folder: str) -> str | None:
-    """Return the version in the header that belongs to the cuDNN in `folder`; None if there is none.
+    """Return the version in the header that belongs to the cuDNN in `folder`, or None if there is none.
 
     The header is cudnn_version.h, or cudnn.h up to cuDNN 7.
     """
@@ -176,7 +176,7 @@ def _find_header_version(system: System, folder: str) -> str | None:
 
 
 @dataclass(slots=True)
-class _Run:
+class _ModelRun:
     """A modelled process that has imported TensorFlow and opened its libraries."""
 
     process: Process
@@ -185,7 +185,7 @@ class _Run:
     failures: tuple[Resolution, ...]
     """The failures of the import."""
     opener: LinkMap | None
-    """The object that calls dlopen; None if it cannot be read."""
+    """The object that calls dlopen, or None if it cannot be read."""
     resolutions: tuple[Resolution, ...]
     """The results of the dlopen calls."""
     plugins: tuple[Resolution, ...] = ()
@@ -201,7 +201,7 @@ def _run(
     caller: str,
     bind_now: bool,
     global_symbols: bool,
-) -> _Run:
+) -> _ModelRun:
     """Model the import of TensorFlow in `process`, and its dlopen calls.
 
     `mapped` are the paths of extension modules that Python has loaded before.
@@ -222,20 +222,20 @@ def _run(
         else ()
     )
     plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins) if opener is not None else ()
-    return _Run(process, paths_before, failures, opener, resolutions, plugins)
+    return _ModelRun(process, paths_before, failures, opener, resolutions, plugins)
 
 
 # ---------------------------------------------------------------- results without some entries
 
 
-def _resolve_again(
+def _resolve_without_entries(
     env: Mapping[str, str],
-    baseline: _Run,
-    run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
+    baseline: _ModelRun,
+    run: Callable[[Mapping[str, str], _ModelRun, Sequence[str]], _ModelRun],
 ) -> list[RemovedEntriesResult]:
     """Run the model again without each entry of LD_LIBRARY_PATH and LD_PRELOAD, and return the results.
 
-    Return nothing if there is no problem that these entries may cause: no failure, and no driver library found by them.
+    This is skipped if these entries cause no problem: nothing failed, and they did not supply a driver library.
     """
     tried = [
         attempt for resolution in (*baseline.failures, *baseline.resolutions) for attempt in resolution.tried
@@ -268,9 +268,9 @@ def _resolve_again(
             changed_env, baseline, [folder_by_entry[entry] for entry in entries if entry in folder_by_entry]
         )
         if changed.opener is not None:
-            instead = _list_instead(baseline, changed)
+            replaced = _list_replaced_libraries(baseline, changed)
             results.append(
-                RemovedEntriesResult(variable, entries, changed.resolutions, changed.failures, instead)
+                RemovedEntriesResult(variable, entries, changed.resolutions, changed.failures, replaced)
             )
     return results
 
@@ -288,8 +288,8 @@ def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
     return (" " if variable == PRELOAD else ":").join(remaining)
 
 
-def _list_instead(baseline: _Run, changed: _Run) -> tuple[ReplacedLibrary, ...]:
-    """Return the files that differ between two runs, among loaded objects and paths that were tried."""
+def _list_replaced_libraries(baseline: _ModelRun, changed: _ModelRun) -> tuple[ReplacedLibrary, ...]:
+    """Return the files that differ between two runs, among loaded objects and attempted paths."""
     path_by_name, changed_path_by_name = _map_names(baseline.process), _map_names(changed.process)
     loaded_paths = frozenset(path_by_name.values())
     for resolution in (*baseline.failures, *baseline.resolutions):
@@ -316,7 +316,7 @@ def _map_names(process: Process) -> dict[str, str]:
 
 
 def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> LinkMap | None:
-    """Return the object that calls dlopen; None if it cannot be read.
+    """Return the object that calls dlopen, or None if it cannot be read.
 
     It is added to the process if the import did not load it. `kind` is "framework" or "pywrap"; the other object is
     used if that one is missing.
@@ -359,7 +359,7 @@ def find_installed_libraries(
 
 
 def _list_folders(system: System, python: PythonFacts, process: Process) -> list[tuple[str, str | None]]:
-    """Return (folder, package that owns it or None) of each existing folder that may contain CUDA libraries."""
+    """Return (folder, package that owns it or None) for each existing folder of CUDA libraries."""
     folders: dict[str, str | None] = {}
     for site in (
         *python.site_packages,
@@ -393,7 +393,7 @@ def _list_folders(system: System, python: PythonFacts, process: Process) -> list
 
 
 def _list_names(system: System, folder: str) -> list[str]:
-    """Return the names in a folder; empty if it cannot be listed."""
+    """Return the names in a folder, or an empty list if it cannot be listed."""
     try:
         return system.listdir(folder)
     except OSError:

@@ -48,7 +48,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 def parse_cpu_flags(text: str) -> frozenset[str]:
     """Return the flags of the first processor in /proc/cpuinfo.
 
-    On x86 these include the vendor, such as "GenuineIntel"; on Arm they are the "Features". Empty if there are none.
+    On x86 these include the vendor, such as "GenuineIntel". On Arm they are the "Features". They may be empty.
     """
     vendor: set[str] = set()
     for line in text.splitlines():
@@ -61,7 +61,7 @@ def parse_cpu_flags(text: str) -> frozenset[str]:
 
 
 def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
-    """Return the start of a file; None if it cannot be read."""
+    """Return the start of a file, or None if it cannot be read."""
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -69,7 +69,7 @@ def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
 
 
 def _detect_container(system: System) -> str | None:
-    """Return the kind of container that this process runs in; None if it is not in one."""
+    """Return the kind of container that this process runs in, or None if it is not in one."""
     if system.exists("/.dockerenv"):
         return "kubernetes" if "KUBERNETES_SERVICE_HOST" in system.env else "docker"
     if system.exists("/run/.containerenv"):
@@ -95,7 +95,7 @@ def _detect_container(system: System) -> str | None:
 
 
 def _detect_wsl(system: System, kernel: str) -> int | None:
-    """Return the version of WSL, 1 or 2; None if this is not WSL."""
+    """Return the version of WSL, 1 or 2, or None if this is not WSL."""
     kernel_text = f"{kernel} {_load_text(system, '/proc/version') or ''}".lower()
     if "microsoft" not in kernel_text:
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["probe_listening"]
 
 MAX_TABLE_BYTES = 16 << 20
-"""The largest number of bytes read from a table, enough for a hundred thousand sockets."""
+"""The maximum number of bytes read from a table, which is enough for a hundred thousand sockets."""
 
 
 def probe_listening(system: System) -> ListeningPorts:
@@ -32,7 +32,7 @@ def probe_listening(system: System) -> ListeningPorts:
 
 
 def _load_text(system: System, path: str) -> str | None:
-    """Return the text of a table; None if it cannot be read."""
+    """Return the text of a table, or None if it cannot be read."""
     try:
         return system.read_text(path, limit=MAX_TABLE_BYTES)
     except OSError:

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MAX_FILES = 40
-"""The largest number of files whose owner is looked up."""
+"""The maximum number of files whose owner is looked up."""
 STAT_TIMEOUT_S = 2.0
 """The time limit in seconds for each lookup."""
 
 
 def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
-    """Return the loader facts with the reason for each file that it was not allowed to use.
+    """Return the loader facts with an explanation of each file that the loader was not allowed to use.
 
-    Return them unchanged if there is no such file, or if the facts are not known.
+    They are unchanged if there is no such file, or if they are not known.
     """
     if not isinstance(loader, Known):
         return loader
@@ -44,7 +44,7 @@ def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
 def explain_denied(system: System, path: str) -> DeniedPath:
     """Return the file or parent folder that forbids reading `path`, with its owner and mode.
 
-    This is the nearest path whose status can be read. The owner and mode are missing if there is none.
+    This is the nearest path whose status can be read. If there is none, owner and mode are missing.
     """
     current, status = path, _load_status(system, path)
     while status is None and current not in ("/", "", "."):
@@ -58,7 +58,7 @@ def explain_denied(system: System, path: str) -> DeniedPath:
 
 
 def _load_status(system: System, path: str) -> tuple[str, str] | None:
-    """Return (user ID of the owner, mode) of a file, with links followed; None if they are not known."""
+    """Return (user ID of the owner, mode) of a file, with links followed, or None if they are not known."""
     result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=STAT_TIMEOUT_S, key=f"stat {path}")
     fields = result.stdout.split()
     return (

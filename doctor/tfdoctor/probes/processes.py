@@ -1,6 +1,6 @@
-"""Identify the processes on a GPU: nvidia-smi reports their IDs, and /proc has their users and programs.
+"""Identify the processes on a GPU: nvidia-smi reports the IDs, and /proc the users and programs.
 
-In a container the IDs belong to the host or to another container, so nothing is looked up there.
+In a container the IDs belong to the host or to another container, so nothing is looked up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MAX_USERS = 5
-"""The largest number of other users whose names are looked up."""
+"""The maximum number of other users whose names are looked up."""
 _CONTAINER_CGROUP = re.compile(
     r"(?:(?P<engine>cri-containerd|docker|libpod|crio)-|/(?P<folder>docker|kubepods)/(?:[^/\n]{1,100}/){0,4})"
     r"(?P<id>[0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])"
@@ -34,7 +34,7 @@ _ENGINE_NAMES = {
 }
 """The names of container engines by the word in the cgroup path, if they differ."""
 ID_TIMEOUT_S = 1.0
-"""The time limit in seconds for the lookup of a user name: a directory service may not respond."""
+"""The time limit in seconds for looking up a user name, because a directory service may not respond."""
 
 
 def identify_processes(
@@ -83,9 +83,7 @@ def _identify(system: System, process: SmiProcess, *, shows_all: bool) -> SmiPro
 
 
 def _find_container(system: System, folder: str) -> str:
-    """Return the container of a process, as its engine and the first twelve digits of its ID.
-
-    Return "" if the process is not in a container.
+    """Return the engine and the first twelve digits of the ID of a process's container, or "".
     """
     try:
         match = _CONTAINER_CGROUP.search(system.read_text(f"{folder}/cgroup", limit=4096))
@@ -98,7 +96,7 @@ def _find_container(system: System, folder: str) -> str:
 
 
 def _parse_status_field(status: str, name: str) -> str:
-    """Return the first word of a field of /proc/PID/status; "" if it is missing."""
+    """Return the first word of a field of /proc/PID/status, or "" if it is missing."""
     match = re.search(rf"^{name}:[ \t]*(\S{{1,100}})", status, re.MULTILINE)
     return match[1] if match is not None else ""
 
@@ -116,7 +114,7 @@ def find_user_name(system: System, uid: str) -> str:
 
 
 def _find_script(system: System, folder: str) -> str:
-    """Return the script or module of a process: "train.py", "-m pkg.train" or NOTEBOOK_COMMAND; "" if not known.
+    """Return the script or module of a process ("train.py", "-m pkg.train"), NOTEBOOK_COMMAND or "".
 
     Other arguments are omitted, because they can contain secrets.
     """

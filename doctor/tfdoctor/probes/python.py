@@ -54,8 +54,8 @@ def probe(
 ) -> tuple[Fact[PythonFacts], Fact[TensorFlowFacts]]:
     """Query the chosen interpreter, and return the facts about it and about its TensorFlow.
 
-    If it does not answer within the first part of the time limit, it is queried again, because its files are in memory
-    then. Raise UsageError if the user requested it (`is_requested`) and it is not a Python.
+    If it does not answer within the first part of the time limit, it is queried again, because its files are cached
+    by then. Raise UsageError if the user requested it (`is_requested`) and it is not a Python.
     """
     python = choice.path
     if is_base_missing(choice):
@@ -67,12 +67,12 @@ def probe(
     answer = dict(first_answer)
     if "version" not in answer:
         remaining = max(0.2, timeout - (time.monotonic() - start_time))
-        trouble, description, second_answer = _diagnose_and_retry(system, python, result, remaining)
+        startup_failure, description, second_answer = _diagnose_and_retry(system, python, result, remaining)
         answer.update(second_answer)
         if "version" not in answer:
             return (
                 _make_unanswered_fact(
-                    system, choice, result, trouble, description, is_requested=is_requested
+                    system, choice, result, startup_failure, description, is_requested=is_requested
                 ),
             ) * 2
     facts = _make_python_facts(answer, choice.how)
@@ -92,30 +92,30 @@ def probe(
 def _diagnose_and_retry(
     system: System, python: str, first_result: CommandResult, remaining_s: float
 ) -> tuple[StartupFailure | None, str, Mapping[str, Any]]:
-    """Diagnose a Python that did not answer. If it was only too slow, query it again at the same time.
+    """Diagnose a Python that did not answer. If it timed out, query it again at the same time.
 
-    Return (trouble or None, description of it, answer to the second query or an empty mapping).
+    Return (startup failure or None, description, answer to the second query or an empty mapping).
     """
     results: list[tuple[Mapping[str, Any], CommandResult]] = []
 
-    def run_patiently() -> None:
+    def run_second_query() -> None:
         results.append(run_payload(system, python, "target", timeout=remaining_s, variant="patient"))
 
-    thread = threading.Thread(target=run_patiently, daemon=True)
+    thread = threading.Thread(target=run_second_query, daemon=True)
     if first_result.failure is Failure.TIMEOUT:
         thread.start()
-    trouble, description = diagnose_startup(system, python, first_result, timeout=remaining_s * 0.9)
+    startup_failure, description = diagnose_startup(system, python, first_result, timeout=remaining_s * 0.9)
     if first_result.failure is not Failure.TIMEOUT:
-        return trouble, description, {}
+        return startup_failure, description, {}
     thread.join()
-    return trouble, description, results[0][0] if results else {}
+    return startup_failure, description, results[0][0] if results else {}
 
 
 def _make_unanswered_fact(
     system: System,
     choice: PythonChoice,
     result: CommandResult,
-    trouble: StartupFailure | None,
+    startup_failure: StartupFailure | None,
     description: str,
     *,
     is_requested: bool,
@@ -125,16 +125,16 @@ def _make_unanswered_fact(
     Raise UsageError if the user requested it and it is not a Python.
     """
     python = choice.path
-    if trouble is None:
+    if startup_failure is None:
         return Unknown(f"{python} {description}", python)
-    is_environment = trouble.kind in ("site", "silent") or _is_in_environment(system, python)
+    is_environment = startup_failure.kind in ("site", "silent") or _is_in_environment(system, python)
     if not is_requested or is_environment:
-        return _make_unusable_fact(trouble)
+        return _make_unusable_fact(startup_failure)
     message = (
         f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_end()}."
     )
-    error_text = trouble.said or trouble.detail
-    raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else error_text)
+    error_text = startup_failure.said or startup_failure.detail
+    raise UsageError(message, hint=f"It said: {startup_failure.said}" if startup_failure.said else error_text)
 
 
 def _is_in_environment(system: System, python: str) -> bool:
@@ -143,10 +143,10 @@ def _is_in_environment(system: System, python: str) -> bool:
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
-def _make_unusable_fact(trouble: StartupFailure) -> UnusablePython:
+def _make_unusable_fact(startup_failure: StartupFailure) -> UnusablePython:
     """Return the fact about a Python that cannot be used."""
-    details = "".join(f": {text}" for text in (trouble.detail, trouble.said) if text)
-    return UnusablePython(f"{trouble.path} {trouble.how}{details}", trouble.path, trouble)
+    details = "".join(f": {text}" for text in (startup_failure.detail, startup_failure.said) if text)
+    return UnusablePython(f"{startup_failure.path} {startup_failure.how}{details}", startup_failure.path, startup_failure)
 
 
 def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
@@ -277,7 +277,7 @@ def _parse_bool(raw: object) -> bool | None:
 def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:
     """Return the facts about TensorFlow from the child's answer.
 
-    `shadow` is the path of a module that hides the package; None if there is none.
+    `shadow` is the path of a module that hides the package, or None.
     """
     package_dir = str(raw.get("package_dir", ""))
     site_folder = package_dir.rpartition("/")[0]
@@ -311,7 +311,7 @@ def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: 
 
 
 def _filter_by_length(raw: object, length: int) -> list[Any]:
-    """Return the items of a list that are lists of this length; empty if the value is not a list."""
+    """Return the items of a list that are lists of this length, or [] if the value is not a list."""
     entries = raw if isinstance(raw, list) else []
     return [entry for entry in entries if isinstance(entry, list) and len(entry) == length]
 
@@ -327,14 +327,15 @@ def is_same_release(left: str, right: str) -> bool:
 
 
 def _normalize_version(version: str) -> str:
-    """Return a version without separators, local version and post-release, for a comparison."""
+    """Return a version without separators, local version and post-release, for comparison."""
     return re.sub(r"[^0-9a-z.]", "", version.lower().split("+")[0].split(".post")[0])
 
 
 def parse_build_info(text: str) -> dict[str, str]:
-    """Return the values in the text of a build_info.py of any release, by name.
+    """Return the values in a build_info.py of any release, by name.
 
-    All values are strings, such as "True", "12.5.1" and "['sm_60', …]". Old names are added under their new names.
+    All values are strings, such as "True", "12.5.1" and "['sm_60', …]". Values with an old name are also added under
+    the new name.
     """
     values: dict[str, str] = {}
     for pattern in (_BUILD_INFO_LINE, _BUILD_INFO_PAIR):
@@ -356,7 +357,7 @@ def parse_cuda_config(text: str) -> dict[str, str]:
 
 
 def parse_version_header(text: str) -> str | None:
-    """Return the version in version.h or release_version.h, such as "2.21.0"; None if it is incomplete."""
+    """Return the version in version.h or release_version.h, such as "2.21.0", or None if incomplete."""
     numbers = {match[1]: match[2] for match in _HEADER_NUMBER.finditer(text)}
     if len(numbers) < 3:
         return None

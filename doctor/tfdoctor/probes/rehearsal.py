@@ -32,9 +32,9 @@ def probe(
 ) -> Fact[RehearsalFacts]:
     """Import the packages that TensorFlow imports, without TensorFlow itself, and return the results.
 
-    `modules` are (name, used attributes). `sources` are source files to execute. `keras` are modules of Keras, which
-    are imported with a substitute for TensorFlow `version`. `oddities` are copied to the result. `timeout` is in
-    seconds.
+    `modules` are (name, attributes that TensorFlow uses). `sources` are source files to execute. `keras` are modules
+    of Keras, which are imported with a substitute for TensorFlow `version`. `oddities` are copied to the result.
+    `timeout` is in seconds.
     """
     label = f"{python.executable}: the imports of TensorFlow's imports"
     if not modules and not sources:
@@ -76,7 +76,7 @@ def probe(
 
 
 def _parse_results(answer: Mapping[str, Any], kind: str, count: int) -> list[ImportResult]:
-    """Return the results for the modules of one kind, up to the last one that the child process imported."""
+    """Return the results for the modules of one kind, up to the last that the child imported."""
     keys = (f"{kind}:{position}" for position in range(count))
     return [_parse_result(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 

@@ -1,4 +1,4 @@
-"""Query the examined Python. This is the slowest probe, so it can be started before other modules are imported."""
+"""Query the examined Python. This slowest probe can be started before other modules are imported."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ XLA_FOLDER_OPTION = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
 
 
 def probe(system: System) -> tuple[CudaToolkit, ...]:
-    """Return the toolkits in the usual folders and in those that CUDA_HOME, similar variables and XLA_FLAGS name.
+    """Return the toolkits in the usual folders and in those that environment variables name.
 
     Each toolkit is returned once, even if several links lead to it.
     """
@@ -40,7 +40,7 @@ def probe(system: System) -> tuple[CudaToolkit, ...]:
 def _probe_toolkit(system: System, folder: str) -> CudaToolkit:
     """Return the facts about the toolkit in a folder.
 
-    The version is that of its version file, else that in the name of the folder.
+    The version comes from its version file, or else from the name of the folder.
     """
     version = None
     for name in ("version.json", "version.txt"):

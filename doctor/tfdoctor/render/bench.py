@@ -1,4 +1,4 @@
-"""The output of `bench`: a screen with small bar charts, and JSON (docs/schemas/bench.schema.json)."""
+"""The output of `bench`: text with small bar charts, and JSON (docs/schemas/bench.schema.json)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ UNITS = {
     "copy": "bytes",
     "allreduce": "bytes",
 }
-"""The unit of the size of each workload."""
+"""What the size of each workload counts."""
 MAX_CURVES = 9
 """The largest number of curves on the screen without -v."""
 
 
 def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
-    """Return the summary, the findings, and a line for each curve."""
+    """Return the result of a benchmark as text: the summary, the findings, and a line for each curve."""
     out = Page(width, coloured=colour)
     worst = max((item.severity for item in bench.findings), default=None)
     status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
@@ -64,14 +64,14 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         )
     if bench.comparison is not None:
         _print_comparison(out, bench, verbose=verbose)
-    timed = sum(item.repeats for item in bench.runs if item.seconds)
+    timing_count = sum(item.repeats for item in bench.runs if item.seconds)
     for finding in bench.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
         if f"{finding.title}." != bench.summary:
             print_hanging(out, Text("  "), f"{finding.title}.", style=style)
         print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
-        for number, remedy in enumerate(finding.remedies if verbose or not timed else ()):
+        for number, remedy in enumerate(finding.remedies if verbose or not timing_count else ()):
             print_remedy(out, remedy, first=number == 0)
     _print_table(out, bench, verbose=verbose)
     if verbose:
@@ -82,7 +82,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
                 print_hanging(out, Text("    "), reason)
         for link in bench.links:
             print_hanging(out, Text("  "), f"{format_link(link)}.")
-    if not timed:
+    if not timing_count:
         return out.text
     out.print()
     first_calls = describe_first_calls(bench.runs)
@@ -91,14 +91,14 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     print_hanging(
         out,
         Text(""),
-        f"TensorFlow {clean_line(bench.tensorflow or 'unknown')}, {timed:,} times measured; medians, with intervals "
+        f"TensorFlow {clean_line(bench.tensorflow or 'unknown')}, {timing_count:,} times measured; medians, with intervals "
         "of 95 % in --json and -o.",
     )
     return out.text
 
 
 def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
-    """Print the verdict of a comparison with another benchmark, and the largest changes."""
+    """Print the verdict of the comparison with an earlier benchmark, if any, and the largest changes."""
     comparison = bench.comparison
     if comparison is None:
         return
@@ -124,9 +124,9 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
 
 
 def format_title(run: Timed) -> str:
-    """Return the title of a curve, such as "matmul on GPU:0".
+    """Return the title of the curve that a timing belongs to, such as "matmul on GPU:0".
 
-    The title of a software GPU begins with "software: ". The data type is named unless it is float32.
+    If the GPU is simulated in software, the title begins with "software: ". It names the data type unless that is float32.
     """
     type_name = "" if run.dtype == "float32" else run.dtype
     compiler = "XLA" if run.xla else ""
@@ -147,7 +147,7 @@ def format_title(run: Timed) -> str:
 def group_curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
     """Return the timings of each curve by its title, sorted by size.
 
-    Failed timings and the parts of training steps are left out.
+    Work that was not timed and the parts of training steps are left out.
     """
     runs_by_title: dict[str, list[Timed]] = {}
     for run in runs:
@@ -157,7 +157,7 @@ def group_curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
 
 
 def format_size(value: int) -> str:
-    """Return a size as text, such as "1024" or "64 Mi". Only multiples of a unit from 16 Ki on have a unit."""
+    """Return a size as text. From 16 Ki on, multiples of 1024 get a unit, such as "64 Mi"."""
     for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
         if value >= 1 << 14 and value % factor == 0:
             return f"{value // factor} {unit}"
@@ -165,9 +165,9 @@ def format_size(value: int) -> str:
 
 
 def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
-    """Print a line for each curve: its times as bars, and the result of the largest size.
+    """Print a line for each curve: its times as bars, and the result at its largest size.
 
-    All bars share a logarithmic scale.
+    All bars have the same logarithmic scale.
     """
     by_title = group_curves(bench.runs)
     if not by_title:
@@ -179,8 +179,9 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
         (title, runs, f"{format_size(runs[-1].size):>6}: {_format_largest(runs[-1], bench)}")
         for title, runs in shown_curves
     ]
-    name_space = out.width - 12 - max(len(result) for *_, result in lines)
-    name_width = min(max(len(title) for title, _ in shown_curves), max(name_space, 16))
+    # Leave space for the indent, the bars and the spaces around them.
+    max_name_width = out.width - 12 - max(len(result) for *_, result in lines)
+    name_width = min(max(len(title) for title, _ in shown_curves), max(max_name_width, 16))
     out.print()
     for title, runs, result in lines:
         bars = "".join(
@@ -219,10 +220,10 @@ def _format_run(run: Timed) -> str:
 
 
 def _format_largest(run: Timed, bench: Bench) -> str:
-    """Return the result of the largest size, such as "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
+    """Return the result at the largest size of a curve, such as "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
     parts = [format_duration(run.seconds.median)] if run.seconds else []
     if run.gflops:
-        peak = next((d.peaks.get(run.dtype) for d in bench.devices if d.device == run.devices[0]), None)
+        peak = next((device.peaks.get(run.dtype) for device in bench.devices if device.device == run.devices[0]), None)
         uses_tera = run.gflops >= 1000
         parts.append(f"{run.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{run.gflops:.3g} GFLOP/s")
         if peak:
@@ -236,9 +237,9 @@ def _format_largest(run: Timed, bench: Bench) -> str:
 
 
 def format_link(link: Interconnect) -> str:
-    """Return the description of an interconnect.
+    """Describe an interconnect, with its highest possible and its measured speed if they are known.
 
-    For example "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)".
+    For example, "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)".
     """
     text = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
     if link.gbps is not None:

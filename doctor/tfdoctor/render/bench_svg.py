@@ -1,6 +1,6 @@
-"""Draw the curves of a benchmark as an SVG for light and dark pages.
+"""Draw the curves of a benchmark as an SVG that is readable on light and dark pages.
 
-The axes are logarithmic. Bands are 95 % confidence intervals, and vertical lines mark the crossovers.
+Both axes are logarithmic. Bands are 95 % confidence intervals, and vertical lines mark the crossovers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["make_bench_svg"]
 
 CHART_WIDTH, PANEL_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN = 760, 250, 70, 24, 60
-"""The size of the chart and the height of a panel, then the left, right and top margins, in pixels."""
+"""The width of the chart, the height of a panel, and the left, right and top margins, in pixels."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
-"""Dash patterns, for readers who cannot tell the colours apart."""
+"""The dash patterns of the curves, for readers who cannot tell the colours apart."""
 BASE_STYLE = (
     "text{font:12px sans-serif}.title{font-size:14px;font-weight:600}.head{font-weight:600}"
     ".grid{stroke-width:1}.mark{stroke-dasharray:3 3}.limit{stroke-width:1.5;fill:none}"
@@ -37,18 +37,18 @@ STYLES = {
     "dark": BASE_STYLE + DARK_STYLE,
 }
 LIMIT_DASHES = ("1 3", "1 6", "1 9", "4 2 1 2", "7 2 1 2")
-"""Dash patterns of the limits, which all have the same colour."""
+"""The dash patterns of the limits, which all have the same colour."""
 
 
 def make_bench_svg(bench: Bench, style: str = "auto") -> str:
-    """Return the SVG, with one panel of seconds over size for each kind of work. All external text is escaped.
+    """Return an SVG that shows the seconds by size, with a panel for each kind of work.
 
-    `style` is "light", "dark", or "auto" for the reader's preference.
+    External text in it is escaped. `style` is "light", "dark", or "auto" for the reader's preference.
     """
     panels: dict[str, dict[str, list[Timed]]] = {}
-    for title, pieces in group_curves(bench.runs).items():
-        kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
-        panels.setdefault(kind, {})[title] = pieces
+    for title, runs in group_curves(bench.runs).items():
+        kind = " ".join(part for part in (runs[0].workload, runs[0].model) if part)
+        panels.setdefault(kind, {})[title] = runs
     # Wrap the headline instead of cutting it: its end may say that the device is not a GPU.
     headline = bench.summary
     if bench.much_disturbed:
@@ -77,11 +77,11 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
 def _draw_panel(
     bench: Bench, kind: str, runs_by_title: dict[str, list[Timed]], top: int
 ) -> tuple[list[str], int]:
-    """Return the SVG elements of a panel, and the number of rows in its legend."""
-    pieces = [run for line in runs_by_title.values() for run in line]
-    seconds = [value for run in pieces if run.seconds for value in (run.seconds.low, run.seconds.high)]
-    x = _Axis([float(run.size) for run in pieces], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN)
-    y = _Axis(
+    """Return the SVG elements of a panel that begins at `top`, and the number of rows in its legend."""
+    runs = [run for line in runs_by_title.values() for run in line]
+    seconds = [value for run in runs if run.seconds for value in (run.seconds.low, run.seconds.high)]
+    x_axis = _Axis([float(run.size) for run in runs], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN)
+    y_axis = _Axis(
         [_round_to_tick(min(seconds), down=True), _round_to_tick(max(seconds), down=False)],
         top + PANEL_HEIGHT,
         top + 8,
@@ -89,17 +89,17 @@ def _draw_panel(
     elements = [
         f'<text class="head" x="{LEFT_MARGIN}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>'
     ]
-    for tick in y.list_ticks():
-        offset = y.locate(tick)
+    for tick in y_axis.list_ticks():
+        offset = y_axis.locate(tick)
         elements.append(
             f'<line class="grid" x1="{LEFT_MARGIN}" x2="{CHART_WIDTH - RIGHT_MARGIN}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
         )
         elements.append(
             f'<text x="{LEFT_MARGIN - 8}" y="{offset + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
         )
-    sizes = sorted({run.size for run in pieces})
+    sizes = sorted({run.size for run in runs})
     for size in sizes:
-        offset = x.locate(size)
+        offset = x_axis.locate(size)
         elements.append(
             f'<line class="grid" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
         )
@@ -108,12 +108,12 @@ def _draw_panel(
         )
     elements.append(
         f'<text x="{CHART_WIDTH - RIGHT_MARGIN}" y="{top + PANEL_HEIGHT + 32}" text-anchor="end">'
-        f"{escape(UNITS[pieces[0].workload])} (log)</text>"
+        f"{escape(UNITS[runs[0].workload])} (log)</text>"
     )
     labels = [*runs_by_title]
-    for number, (label, points) in enumerate(_find_limits(bench, pieces)):
+    for number, (label, points) in enumerate(_find_limits(bench, runs)):
         dash = LIMIT_DASHES[number % len(LIMIT_DASHES)]
-        visible = _clip_line(points, x, y)
+        visible = _clip_line(points, x_axis, y_axis)
         if len(visible) < 2:  # far below all measured times
             continue
         elements.append(f'<polyline class="limit" points="{" ".join(visible)}" stroke-dasharray="{dash}"/>')
@@ -125,18 +125,18 @@ def _draw_panel(
         labels.append(label)
     for number, (title, line) in enumerate(runs_by_title.items()):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        elements += _draw_line(line, x, y, colour, dash)
+        elements += _draw_line(line, x_axis, y_axis, colour, dash)
         legend_y = top + PANEL_HEIGHT + 36 + 18 * number
         elements.append(
             f'<line x1="16" x2="44" y1="{legend_y}" y2="{legend_y}" stroke="{colour}" stroke-width="3" '
             f'stroke-dasharray="{dash}"/><text x="52" y="{legend_y + 4}">{escape(title)}</text>'
         )
-    elements += _draw_crossovers(bench, kind, x, top)
+    elements += _draw_crossovers(bench, kind, x_axis, top)
     return elements, len(labels)
 
 
-def _draw_crossovers(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
-    """Return the SVG elements of the crossovers. Devices with the same crossover share one line and label."""
+def _draw_crossovers(bench: Bench, kind: str, x_axis: _Axis, top: int) -> list[str]:
+    """Return the SVG elements of the crossovers. Devices with the same crossover share a line."""
     by_crossover: dict[tuple[int, str], list[str]] = {}
     for crossover in bench.crossover:
         name = " ".join(part for part in (crossover.workload, crossover.model) if part)
@@ -146,7 +146,7 @@ def _draw_crossovers(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
             )
     elements = []
     for index, ((size, dtype), devices) in enumerate(by_crossover.items()):
-        offset = x.locate(size)
+        offset = x_axis.locate(size)
         # Put the label on the side of the line that has more space.
         fits_right = offset < (LEFT_MARGIN + CHART_WIDTH - RIGHT_MARGIN) / 2
         anchor = f'x="{offset + 4:.1f}"' if fits_right else f'x="{offset - 4:.1f}" text-anchor="end"'
@@ -159,23 +159,23 @@ def _draw_crossovers(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
 
 
 def _format_type(crossover: Crossover, bench: Bench) -> str:
-    """Return the data type of a crossover as text; empty if the crossovers of the bench have only one type."""
+    """Return the data type of a crossover as text, or "" if all crossovers have the same type."""
     return f" in {escape(crossover.dtype)}" if len({item.dtype for item in bench.crossover}) > 1 else ""
 
 
-def _draw_line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> list[str]:
+def _draw_line(line: Sequence[Timed], x_axis: _Axis, y_axis: _Axis, colour: str, dash: str) -> list[str]:
     """Return the SVG elements of a curve: its band, its line and its points."""
-    points = [(x.locate(run.size), run.seconds, run) for run in line if run.seconds is not None]
-    band = [f"{offset:.1f},{y.locate(interval.high):.1f}" for offset, interval, _ in points]
-    band += [f"{offset:.1f},{y.locate(interval.low):.1f}" for offset, interval, _ in reversed(points)]
-    path = " ".join(f"{offset:.1f},{y.locate(interval.median):.1f}" for offset, interval, _ in points)
+    points = [(x_axis.locate(run.size), run.seconds, run) for run in line if run.seconds is not None]
+    band = [f"{offset:.1f},{y_axis.locate(interval.high):.1f}" for offset, interval, _ in points]
+    band += [f"{offset:.1f},{y_axis.locate(interval.low):.1f}" for offset, interval, _ in reversed(points)]
+    path = " ".join(f"{offset:.1f},{y_axis.locate(interval.median):.1f}" for offset, interval, _ in points)
     error_bar = ""
     if len(points) == 1:  # a band needs two sizes
         offset, interval, _ = points[0]
-        ends = f'y1="{y.locate(interval.low):.1f}" y2="{y.locate(interval.high):.1f}"'
+        ends = f'y1="{y_axis.locate(interval.low):.1f}" y2="{y_axis.locate(interval.high):.1f}"'
         error_bar = f'<line x1="{offset:.1f}" x2="{offset:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
-        f'<circle cx="{offset:.1f}" cy="{y.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
+        f'<circle cx="{offset:.1f}" cy="{y_axis.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
         f"{format_size(run.size)}: {format_duration(interval.median)} "
         f"({format_duration(interval.low)} to {format_duration(interval.high)})"
         "</title></circle>"
@@ -189,21 +189,21 @@ def _draw_line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str
     ]
 
 
-def _find_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return (label, [(size, seconds)]) of the shortest times that are possible.
+def _find_limits(bench: Bench, runs: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Return (label, [(size, seconds)]) for each limit: the shortest times that the hardware allows.
 
-    They follow from the peak speed of the GPUs, or from the link speed for copies.
+    A limit follows from the peak speed of a GPU, or for copies from the speed of the link.
     """
-    if pieces[0].workload == "copy":
-        return _find_link_limits(bench, pieces)
+    if runs[0].workload == "copy":
+        return _find_link_limits(bench, runs)
     devices_by_peak: dict[tuple[str, float], list[str]] = {}
-    for dtype in dict.fromkeys(run.dtype for run in pieces):
+    for dtype in dict.fromkeys(run.dtype for run in runs):
         for device in bench.devices:
             peak = device.peaks.get(dtype)
-            timed = any(run.devices == (device.device,) and run.dtype == dtype for run in pieces)
+            timed = any(run.devices == (device.device,) and run.dtype == dtype for run in runs)
             if peak is not None and timed:
                 devices_by_peak.setdefault((dtype, peak), []).append(device.device)
-    flop_by_size = sorted({(run.size, run.flop) for run in pieces if run.flop is not None})
+    flop_by_size = sorted({(run.size, run.flop) for run in runs if run.flop is not None})
     if len(flop_by_size) < 2:  # one point makes no line
         return []
     return [
@@ -215,13 +215,13 @@ def _find_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[
     ]
 
 
-def _find_link_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return (label, [(size, seconds)]) of the shortest times of copies over each link."""
+def _find_link_limits(bench: Bench, runs: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Return (label, [(size, seconds)]) for each link: the shortest times in which it can copy the data."""
     pairs_by_link: dict[tuple[str, float], list[str]] = {}
     for link in bench.links:
-        if link.gbps is not None and any(set(run.devices) == {link.one, link.other} for run in pieces):
+        if link.gbps is not None and any(set(run.devices) == {link.one, link.other} for run in runs):
             pairs_by_link.setdefault((link.how, link.gbps), []).append(f"{link.one} to {link.other}")
-    bytes_by_size = sorted({(run.size, run.bytes) for run in pieces if run.bytes is not None})
+    bytes_by_size = sorted({(run.size, run.bytes) for run in runs if run.bytes is not None})
     return [
         (
             f"{clean_line(link_type, limit=40)}, {join_words(pairs)}: {gbps:.3g} GB/s",
@@ -232,14 +232,14 @@ def _find_link_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, 
     ]
 
 
-def _clip_line(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[str]:
-    """Return the points of a line that are inside the chart, from the point where it crosses the lower edge."""
+def _clip_line(points: Sequence[tuple[int, float]], x_axis: _Axis, y_axis: _Axis) -> list[str]:
+    """Return the SVG points of the part of a line above the lower edge of the chart."""
     visible: list[str] = []
     previous: tuple[float, float] | None = None
     for size, seconds in points:
-        offset, height = x.locate(size), y.locate(max(seconds, y.low * 1e-6))
-        floor = y.locate(y.low)
-        if seconds >= y.low:
+        offset, height = x_axis.locate(size), y_axis.locate(max(seconds, y_axis.low * 1e-6))
+        floor = y_axis.locate(y_axis.low)
+        if seconds >= y_axis.low:
             if previous is not None and previous[1] > floor:
                 fraction = (previous[1] - floor) / (previous[1] - height)
                 visible.append(f"{previous[0] + (offset - previous[0]) * fraction:.1f},{floor:.1f}")
@@ -261,12 +261,12 @@ class _Axis:
         self._start, self._end = start, end
 
     def locate(self, value: float) -> float:
-        """Return the position of a value on the axis."""
+        """Return the position of a value on the axis, in pixels."""
         fraction = math.log(value / self.low) / math.log(self.high / self.low)
         return self._start + (self._end - self._start) * fraction
 
     def list_ticks(self) -> list[float]:
-        """Return the ticks: the powers of ten in range, and 2 and 5 times each of them if the range is small."""
+        """Return the powers of ten on the axis and, if the axis is short, 2 and 5 times these powers."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         steps = (1,) if self.high / self.low > 300 else (1, 2, 5)
         ticks = [10.0**power * step for power in range(first, last + 1) for step in steps]
@@ -274,9 +274,9 @@ class _Axis:
 
 
 def _round_to_tick(value: float, *, down: bool) -> float:
-    """Return the nearest of 1, 2, 5 and 10 times a power of ten that is below or above the value.
+    """Round to the nearest number below or above that is 1, 2 or 5 times a power of ten.
 
-    The value itself is returned if it is such a number, within a tolerance for rounding errors.
+    A value that is such a number, within a tolerance for rounding errors, is not changed.
     """
     power = math.floor(math.log10(value))
     steps = [10.0**power * step for step in (1, 2, 5, 10)]

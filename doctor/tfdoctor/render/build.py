@@ -1,4 +1,4 @@
-"""The result of `build`, on the terminal and as JSON (docs/schemas/build.schema.json)."""
+"""The result of `build`, as text and as JSON (docs/schemas/build.schema.json)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["make_build_json", "render_built", "render_context", "render_dry_run"
 
 
 def render_dry_run(image: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
-    """Return the plan on one screen, or the whole plan with its Dockerfile if `whole` is set."""
+    """Return the plan on one screen, or the complete plan with its Dockerfile if `whole` is set."""
     out = Page(width, coloured=colour)
     print_option(out, image.option, whole=whole)
     out.print()
@@ -50,15 +50,15 @@ def render_context(
 ) -> str:
     """Return the files in the build folder and the command that builds the image.
 
-    `replaced` and `unchanged` are the files that were overwritten and those that were already up to date. With
-    `dry_run` nothing was written, and the text says what the folder would contain.
+    `replaced` are the files that were overwritten, and `unchanged` those that were already up to date. With `dry_run`,
+    nothing was written, and the text says what the folder would contain.
     """
     new_files = [name for name in files if name not in replaced and name not in unchanged]
-    parts = [("new", new_files), ("replaced", replaced), ("unchanged", unchanged)]
-    file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in parts if names)
-    head = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
+    groups = [("new", new_files), ("replaced", replaced), ("unchanged", unchanged)]
+    file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in groups if names)
+    prefix = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
     return (
-        f"{head} all that makes {image.tag}.\n"
+        f"{prefix} all that makes {image.tag}.\n"
         f"Files:     {file_list}\n"
         f"Build it:  {image.format_build_command('docker build', shlex.quote(folder))}\n"
         "Run it:    see README.md there\n"
@@ -66,9 +66,9 @@ def render_context(
 
 
 def render_built(option: Option, image: TargetImage, size: int, seconds: float, *, user: str = "") -> str:
-    """Return a summary of the image, and how to run and remove it.
+    """Return a summary of the image, and the commands that run and remove it.
 
-    `size` is in bytes; `user` is passed to `format_run_command`.
+    `size` is the size of the image in bytes. `user` is the value of `run --user`, or "" for the image's own user.
     """
     name = option.base.image if option.base is not None else ""
     return (
@@ -87,7 +87,7 @@ def make_build_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor build --json` prints.
 
-    `image` contains the `id`, `tags`, `size_bytes` and `pushed` of the image; None if none was built.
+    `image` has the keys `id`, `tags`, `size_bytes` and `pushed`. It is None if no image was built.
     """
     return {
         "schema_version": 1,

@@ -1,4 +1,4 @@
-"""The result of `capture`, on the terminal and as JSON (docs/schemas/capture.schema.json)."""
+"""The result of `capture`, as text and as JSON (docs/schemas/capture.schema.json)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KIND_NAMES = {
     "user": ("user", "users"),
     "uuid": ("UUID", "UUIDs"),
 }
-"""The singular and the plural of each kind of replaced text."""
+"""The name of each kind of replaced text, in the singular and the plural."""
 
 
 def make_capture_json(
@@ -34,8 +34,8 @@ def make_capture_json(
 ) -> dict[str, Any]:
     """Return the document that `capture --json` prints.
 
-    `target` is the path of the recording, `size` its size in bytes, and `files` the number of its files.
-    `packed` says whether it is one archive.
+    `target` is the path of the recording, `size` its size in bytes, and `files` the number of its files. `packed` says
+    whether the recording is an archive instead of a folder.
     """
     return {
         "schema_version": 1,
@@ -55,7 +55,7 @@ def make_capture_json(
 def render_captured(
     manifest: Mapping[str, Any], differences: Sequence[str], target: str, size: int, *, packed: bool
 ) -> str:
-    """Return the contents of the recording, what was replaced in it, and how to send it.
+    """Return a summary of the recording: its contents, the replaced texts, and how to use it.
 
     `differences` are the results that differ between the recording and this machine.
     """

@@ -1,4 +1,4 @@
-"""The output of `cluster`: a screen, and JSON (docs/schemas/cluster.schema.json)."""
+"""The output of `cluster`: text, and JSON (docs/schemas/cluster.schema.json)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["make_cluster_json", "render_cluster"]
 
 MAX_FAULTS, MAX_TASKS = 3, 6
-"""The largest numbers of faults and of tasks that are listed without -v."""
+"""The largest number of faults, and that of tasks, that are listed without -v."""
 UNREACHABLE_TEXTS = {
     "refused": "refused",
     "timeout": "timed out",
@@ -30,31 +30,31 @@ UNREACHABLE_TEXTS = {
 
 
 def render_cluster(
-    answers: Sequence[ClusterEvaluation], *, verbose: bool = False, width: int = 80, colour: bool = False
+    evaluations: Sequence[ClusterEvaluation], *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the summary, the faults with their fixes, and the tasks of each cluster."""
+    """Return the summary of each cluster, its faults with their fixes, and its tasks as text."""
     out = Page(width, coloured=colour)
-    for index, answer in enumerate(answers):
+    for index, evaluation in enumerate(evaluations):
         if index:
             out.print()
-        _print_answer(out, answer, verbose=verbose)
+        _print_evaluation(out, evaluation, verbose=verbose)
     return out.text
 
 
-def _print_answer(out: Page, answer: ClusterEvaluation, *, verbose: bool) -> None:
-    worst = max((fault.severity for fault in answer.faults), default=None)
+def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool) -> None:
+    worst = max((fault.severity for fault in evaluation.faults), default=None)
     status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    if answer.specification.jobs is None and not answer.faults:
+    if evaluation.specification.jobs is None and not evaluation.faults:
         status_mark = format_mark(SEVERITY_STATUS[Severity.INFO])
-    print_hanging(out, status_mark, answer.summary)
-    faults = sorted(answer.faults, key=lambda fault: -fault.severity)
+    print_hanging(out, status_mark, evaluation.summary)
+    faults = sorted(evaluation.faults, key=lambda fault: -fault.severity)
     shown_faults = faults if verbose else faults[:MAX_FAULTS]
     for fault in shown_faults:
         out.print()
         _print_fault(out, fault)
     if len(faults) > len(shown_faults):
         out.print(Text(f"  and {len(faults) - len(shown_faults)} more findings: -v"))
-    members = answer.members if verbose else answer.members[:MAX_TASKS]
+    members = evaluation.members if verbose else evaluation.members[:MAX_TASKS]
     if members:
         out.print()
     task_width = max((len(_format_task(member)) for member in members), default=0)
@@ -62,11 +62,11 @@ def _print_answer(out: Page, answer: ClusterEvaluation, *, verbose: bool) -> Non
         print_hanging(
             out,
             Text(f"  {_format_task(member):{task_width}}  "),
-            _describe_state(member, connected=answer.has_connections),
+            _describe_state(member, connected=evaluation.has_connections),
         )
-    if len(answer.members) > len(members):
-        out.print(Text(f"  and {len(answer.members) - len(members)} more tasks: -v"))
-    for note in answer.notes:
+    if len(evaluation.members) > len(members):
+        out.print(Text(f"  and {len(evaluation.members) - len(members)} more tasks: -v"))
+    for note in evaluation.notes:
         out.print()
         print_hanging(out, Text("  "), clean_line(note, limit=600))
 
@@ -84,7 +84,10 @@ def _format_task(member: Member) -> str:
 
 
 def _describe_state(member: Member, *, connected: bool) -> str:
-    """Return the address of a member, and whether it answers or something listens there."""
+    """Return the address of a member and its state.
+
+    With `connected`, the state is the result of the connection; without it, it is whether a program listens there.
+    """
     address = clean_line(member.address, limit=70)
     if member.is_reachable:
         return f"{address}  answers"
@@ -99,27 +102,27 @@ def _describe_state(member: Member, *, connected: bool) -> str:
     return address
 
 
-def make_cluster_json(answers: Sequence[ClusterEvaluation]) -> dict[str, Any]:
-    """Return the document that `cluster --json` prints, for the first cluster.
+def make_cluster_json(evaluations: Sequence[ClusterEvaluation]) -> dict[str, Any]:
+    """Return the document that `cluster --json` prints.
 
-    If a Python file has several clusters, the others are in the `others` of the document.
+    It describes the first cluster. Further ones, which only a Python file can have, are in its list `others`.
     """
-    first_answer, *others = answers
+    first_evaluation, *others = evaluations
     return {
         "schema_version": SCHEMA_VERSION,
-        **_make_answer_json(first_answer),
-        "others": [_make_answer_json(answer) for answer in others],
+        **_make_evaluation_json(first_evaluation),
+        "others": [_make_evaluation_json(evaluation) for evaluation in others],
     }
 
 
-def _make_answer_json(answer: ClusterEvaluation) -> dict[str, Any]:
-    written = answer.specification
+def _make_evaluation_json(evaluation: ClusterEvaluation) -> dict[str, Any]:
+    specification = evaluation.specification
     return {
-        "source": answer.source,
-        "line": written.line,
-        "summary": answer.summary,
-        "cluster": written.raw_cluster,
-        "task": {"type": answer.task.type, "index": answer.task.index} if answer.task else None,
+        "source": evaluation.source,
+        "line": specification.line,
+        "summary": evaluation.summary,
+        "cluster": specification.raw_cluster,
+        "task": {"type": evaluation.task.type, "index": evaluation.task.index} if evaluation.task else None,
         "members": [
             {
                 "task": str(member.task),
@@ -129,7 +132,7 @@ def _make_answer_json(answer: ClusterEvaluation) -> dict[str, Any]:
                 "why": member.failure,
                 "listening": member.is_listening,
             }
-            for member in answer.members
+            for member in evaluation.members
         ],
         "findings": [
             {
@@ -140,7 +143,7 @@ def _make_answer_json(answer: ClusterEvaluation) -> dict[str, Any]:
                 "message": fault.message,
                 "fix": fault.fix,
             }
-            for fault in answer.faults
+            for fault in evaluation.faults
         ],
-        "notes": list(answer.notes),
+        "notes": list(evaluation.notes),
     }

@@ -1,4 +1,4 @@
-"""The output of `check --against`: differences from a recording, on the terminal and as JSON."""
+"""The output of `check --against`: the differences from a recording, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def render_comparison(
 ) -> str:
     """Return the comparison as text.
 
-    `name` is the recording, as the user called it. Without `verbose`, unimportant differences are left out.
+    `name` is the recording as the user named it. Unless `verbose` is set, unimportant differences are left out.
     """
     out = Page(width, coloured=colour)
     out.print()
@@ -39,7 +39,7 @@ def render_comparison(
     differences = [d for d in comparison.differences if verbose or d.importance is not Importance.LITTLE]
     listed = differences if verbose else differences[:MAX_ROWS]
     for difference in listed:
-        _print_difference(out, difference, whole=verbose)
+        _print_difference(out, difference, verbose=verbose)
     if not comparison.differences:
         print_hanging(out, Text("  "), "Nothing that was compared differs.")
     elif not differences:
@@ -48,33 +48,33 @@ def render_comparison(
     if comparison.new_codes and not explained:
         codes = ", ".join(comparison.new_codes)
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
-    rest_count = len(comparison.differences) - len(listed)
-    if rest_count:
-        hint = f"{rest_count} more difference{'s' * (rest_count > 1)}, which seldom matter{'s' * (rest_count == 1)}, with -v."
+    count = len(comparison.differences) - len(listed)
+    if count:
+        hint = f"{count} more difference{'s' * (count > 1)}, which seldom matter{'s' * (count == 1)}, with -v."
         out.print(Text(f"  {hint}"))
     return out.text
 
 
 def _list_notes(comparison: Comparison) -> list[str]:
-    """Return sentences about the machine, the environment and the findings that only the recording has."""
+    """Return sentences about another machine, another environment, and findings that are gone."""
     notes = []
     if comparison.other_machine_reasons:
         notes.append(
             f"That seems to have been another machine: {'; '.join(comparison.other_machine_reasons)}."
         )
     if comparison.environment is not None:
-        was, now = comparison.environment
-        notes.append(f"Another environment was examined then: {was}; now it is {now}.")
+        recorded_prefix, current_prefix = comparison.environment
+        notes.append(f"Another environment was examined then: {recorded_prefix}; now it is {current_prefix}.")
     if comparison.resolved_codes:
         notes.append(f"Found then and not now: {', '.join(comparison.resolved_codes)}.")
     return notes
 
 
-def _print_difference(out: Page, difference: Difference, *, whole: bool) -> None:
+def _print_difference(out: Page, difference: Difference, *, verbose: bool) -> None:
     mark = Text(f"  {MARKS[difference.importance]} ", style=STYLES[difference.importance])
-    limit = 2000 if whole else MAX_TEXT_CHARS
-    was, now = (clean_line(text, limit=limit) for text in (difference.old_value, difference.new_value))
-    text = f"{was} → {now}"
+    limit = 2000 if verbose else MAX_TEXT_CHARS
+    old_value, new_value = (clean_line(text, limit=limit) for text in (difference.old_value, difference.new_value))
+    text = f"{old_value} → {new_value}"
     if difference.removed_items or difference.added_items:
         parts = (("without ", difference.removed_items), ("now with ", difference.added_items))
         text = "; ".join(

@@ -1,4 +1,4 @@
-"""The output of `build --check`, on the terminal and as JSON (docs/schemas/build_check.schema.json)."""
+"""The output of `build --check`, as text and as JSON (docs/schemas/build_check.schema.json)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["make_dockerfile_json", "make_services_json", "render_dockerfile_repo
 def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
     """Return the document that `build --check --json` prints.
 
-    It lists all stages of the file; the `counts` of a stage says whether it is part of the image.
+    It lists all stages of the file. The key `counts` of a stage says whether the image is built from that stage.
     """
     chain_indexes = {stage.index for stage in report.file.chain}
     tensorflow, base = report.tensorflow, report.subject.base
@@ -92,12 +92,12 @@ def render_dockerfile_report(report: DockerfileReport, *, width: int = 80, colou
 
 
 def make_services_json(
-    file: str, rows: Sequence[tuple[ContainerStart, DockerfileReport | None, str]]
+    file: str, results: Sequence[tuple[ContainerStart, DockerfileReport | None, str]]
 ) -> dict[str, Any]:
-    """Return the JSON document of several containers (docs/schemas/build_check_services.schema.json).
+    """Return the JSON document for several containers (docs/schemas/build_check_services.schema.json).
 
-    `rows` has for each container how it is started, the check of its image, and the reason if the image was not
-    checked; either the check is None or the reason is "".
+    `results` has (start of the container, report on its image, reason) for each container. If the image could not be
+    checked, the report is None; otherwise the reason is "".
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -107,26 +107,26 @@ def make_services_json(
                 "service": start.name or None,
                 "line": start.line,
                 "gpu_given": start.gpu,
-                "check": make_dockerfile_json(judged) if judged is not None else None,
+                "check": make_dockerfile_json(report) if report is not None else None,
                 "not_checked": reason or None,
             }
-            for start, judged, reason in rows
+            for start, report, reason in results
         ],
     }
 
 
 def render_services(
-    rows: Sequence[tuple[ContainerStart, DockerfileReport | None, str]],
+    results: Sequence[tuple[ContainerStart, DockerfileReport | None, str]],
     *,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the checks of all containers as text, one after the other.
+    """Return the results for all containers as text, one after the other.
 
-    `rows` is the same as for `make_services_json`.
+    `results` is the same as for `make_services_json`.
     """
     parts = []
-    for start, judged, reason in rows:
+    for start, report, reason in results:
         out = Page(width, coloured=colour)
         subject = f"service {start.name}" if start.name else "dev container"
         gpu_texts = {
@@ -137,19 +137,19 @@ def render_services(
         print_hanging(
             out, Text("Started     ", style="bold"), clean_line(f"{subject} {gpu_texts[start.gpu]}")
         )
-        if judged is None:
+        if report is None:
             print_hanging(
                 out, format_mark(Status.WARNING), clean_line(f"Not checked: {reason}."), style="bold"
             )
         parts.append(
-            out.text + (render_dockerfile_report(judged, width=width, colour=colour) if judged else "")
+            out.text + (render_dockerfile_report(report, width=width, colour=colour) if report else "")
         )
     return "\n".join(parts)
 
 
-def _list_facts(judged: DockerfileReport) -> list[tuple[str, str]]:
-    """Return (label, text) of the base image and of TensorFlow."""
-    base, tensorflow = judged.subject.base, judged.tensorflow
+def _list_facts(report: DockerfileReport) -> list[tuple[str, str]]:
+    """Return (label, text) for the base image and for TensorFlow."""
+    base, tensorflow = report.subject.base, report.tensorflow
     base_versions = [
         f"CUDA {base.cuda}" if base.cuda else "",
         f"cuDNN {base.cudnn}" if base.cudnn else "",
@@ -172,9 +172,9 @@ def _list_facts(judged: DockerfileReport) -> list[tuple[str, str]]:
 
 
 def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, ...]]) -> None:
-    """Print a finding.
+    """Print a finding with its evidence and its remedies.
 
-    Remedies whose commands were printed before are left out, unless that would leave out all of them.
+    Remedies whose commands were printed already are left out, unless no remedy would remain.
     """
     out.print()
     location = next((f" (line {item.line})" for item in finding.evidence if item.line), "")

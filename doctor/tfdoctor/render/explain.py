@@ -1,4 +1,4 @@
-"""The output of `tfdoctor explain`, on the terminal and as JSON (docs/schemas/explain.schema.json)."""
+"""The output of `tfdoctor explain`, as text and as JSON (docs/schemas/explain.schema.json)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _make_rule_json(rule: RuleEntry) -> dict[str, Any]:
         "title": rule.title,
         "causes": [cause.value for cause in rule.causes],
         "summary": rule.summary,
-        "sections": [{"heading": s.heading, "text": s.text} for s in rule.sections],
+        "sections": [{"heading": section.heading, "text": section.text} for section in rule.sections],
     }
 
 
@@ -63,7 +63,7 @@ def render_explanation(
 ) -> str:
     """Return the explanation as text, at most `width` columns wide.
 
-    Unless `whole` is set, the text is shortened to one screen.
+    Unless `whole` is set, an explanation that answers a query is shortened to one screen.
     """
     text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
     if command := choose_next_command(explanation):
@@ -85,7 +85,7 @@ def render_explanation(
 
 
 def _render(explanation: Explanation, width: int, *, colour: bool) -> str:
-    """Return an explanation as text: the list of all rules, or the details of the query."""
+    """Return an explanation as text: the list of all rules and causes, or the details for a query."""
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     lines = (
         _render_list(explanation, out.width)
@@ -116,7 +116,7 @@ def _drop_causes(explanation: Explanation) -> Explanation:
 
 
 def _shorten(explanation: Explanation) -> Explanation:
-    """Return the explanation with its first rule only, and the beginning of each section."""
+    """Return the explanation with only its first rule, and at most five lines of each section."""
     explanation = _drop_causes(explanation)
     rules = [
         dataclasses.replace(
@@ -133,14 +133,14 @@ def _shorten(explanation: Explanation) -> Explanation:
     return dataclasses.replace(explanation, rules=tuple(rules[:1]))
 
 
-def _keep_sections(rule: RuleEntry, is_wanted: Callable[[str], bool]) -> RuleEntry:
+def _keep_sections(rule: RuleEntry, is_kept: Callable[[str], bool]) -> RuleEntry:
     return dataclasses.replace(
-        rule, sections=tuple(section for section in rule.sections if is_wanted(section.heading))
+        rule, sections=tuple(section for section in rule.sections if is_kept(section.heading))
     )
 
 
 SHORTENERS = (_drop_related, _drop_detection, _drop_causes, _shorten)
-"""Functions that shorten an explanation. Each removes more than the one before it."""
+"""The functions that shorten an explanation. Each of them removes more than the one before it."""
 
 
 def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableType]:
@@ -209,7 +209,7 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
             for rule in explanation.related:
                 yield Text(f"{rule.code} {rule.name}")
         else:
-            yield _make_table([(Text(r.code), Text(r.name), Text(r.title)) for r in explanation.related])
+            yield _make_table([(Text(rule.code), Text(rule.name), Text(rule.title)) for rule in explanation.related])
 
 
 def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
@@ -222,7 +222,7 @@ def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[Rendera
 
 
 def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> Iterable[RenderableType]:
-    """Yield the entry of a retired rule, and the rules that replace it."""
+    """Yield the entry for a retired rule, which names the rules that replace it."""
     yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.removed_in}")
     yield Text(retired.title)
     yield Text("")
@@ -247,7 +247,7 @@ def _make_table(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
 
 
 def _render_prose(text: str) -> Iterable[RenderableType]:
-    """Yield the paragraphs of a text with joined lines.
+    """Yield the paragraphs of a text, which are wrapped again to the width of the terminal.
 
     List entries and indented lines, which are commands, stay on lines of their own.
     """
@@ -268,7 +268,7 @@ def _render_prose(text: str) -> Iterable[RenderableType]:
 
 
 def _join_lines(paragraph: str) -> list[str]:
-    """Return the lines of a paragraph, with each continuation line joined to the line before it."""
+    """Return the lines of a paragraph, each joined with the lines that continue it."""
     lines: list[str] = []
     for line in paragraph.splitlines():
         is_list_entry = line.lstrip().startswith(("* ", "- "))

@@ -1,4 +1,4 @@
-"""A finding with its meaning, remedies and evidence, on the terminal and as JSON."""
+"""A finding with its explanation, remedies and evidence, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SEVERITY_STATUS = {
     Severity.WARNING: Status.WARNING,
     Severity.INFO: Status.UNKNOWN,
 }
-"""The status that stands for each severity."""
+"""The status whose mark and colour a severity has."""
 
 
 def print_explanation(out: Page, finding: Finding) -> None:
-    """Print the explanation, the remedies and the evidence."""
+    """Print the explanation, the remedies and the evidence of a finding."""
     out.print()
     print_meaning(out, finding)
     for index, remedy in enumerate(finding.remedies):
@@ -56,13 +56,13 @@ def print_remedy(out: Page, remedy: Remedy, *, first: bool) -> None:
 
 
 def capitalize_remedy(text: str) -> str:
-    """Return the text of a remedy as a sentence of its own, without a leading "Or "."""
+    """Return the text of a remedy as a separate sentence, without a leading "Or "."""
     text = clean_line(text, limit=1000)
     return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
 def print_evidence(out: Page, evidence: Evidence) -> None:
-    """Print the source and the text of an evidence after the label "Seen"."""
+    """Print the source and the text of a piece of evidence after the label "Seen"."""
     location = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(location)}: {clean_line(evidence.text)}"
     print_hanging(out, Text("  Seen  "), text)
@@ -81,9 +81,9 @@ def make_finding_json(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity.word,
         "title": finding.title,
         "explanation": finding.explanation,
-        "evidence": [{"source": e.source, "line": e.line, "text": e.text} for e in finding.evidence],
+        "evidence": [{"source": evidence.source, "line": evidence.line, "text": evidence.text} for evidence in finding.evidence],
         "remedies": [
-            {"text": r.full_text, "commands": list(r.commands), "changes_system": r.changes_system}
-            for r in finding.remedies
+            {"text": remedy.full_text, "commands": list(remedy.commands), "changes_system": remedy.changes_system}
+            for remedy in finding.remedies
         ],
     }

@@ -1,4 +1,4 @@
-"""The plan or result of `fix`, on the terminal and as JSON (docs/schemas/fix.schema.json)."""
+"""The plan or the result of `fix`, as text and as JSON (docs/schemas/fix.schema.json)."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def render_fix(
 ) -> str:
     """Return the plan or the result of `fix` as text.
 
-    `dry` means that the result is only a plan, and `asks_next` that the user is then asked whether to apply it. The
-    text is shortened to one screen unless `verbose` is set.
+    `is_plan` says whether nothing has been changed yet, and `asks_next` whether the user is then asked to agree. With
+    `quiet`, only the conclusion is printed. Unless `verbose` is set, the text is shortened to one screen.
     """
     for level in range(1 if verbose or quiet else 4):
         out = Page(width, coloured=colour)
         if not quiet:
-            _print_details(out, result, dry=is_plan, verbose=verbose, level=level)
+            _print_details(out, result, is_plan=is_plan, verbose=verbose, level=level)
             out.print()
-        _print_conclusion(out, result, dry=is_plan, asking=asks_next)
+        _print_conclusion(out, result, is_plan=is_plan, asks_next=asks_next)
         if out.height <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_details(out: Page, result: FixResult, *, dry: bool, verbose: bool, level: int) -> None:
+def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool, level: int) -> None:
     """Print the attempts and the remaining findings.
 
-    `level` says how much the text is shortened, from 0 (not at all) to 3.
+    `level` says how much the text is shortened, from 0 (least) to 3 (most). With `verbose` it is not shortened.
     """
     note = " (as activating it sets the variables)" if result.is_activated else ""
     print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{note}"))
@@ -80,7 +80,7 @@ def _print_details(out: Page, result: FixResult, *, dry: bool, verbose: bool, le
     max_attempts = len(result.attempts) if verbose or level < 2 else 3
     for attempt in result.attempts[:max_attempts]:
         _print_attempt(
-            out, attempt, verbose=verbose or dry, max_lines=None if verbose else (8, 4, 2, 1)[level]
+            out, attempt, verbose=verbose or is_plan, max_lines=None if verbose else (8, 4, 2, 1)[level]
         )
     tried_findings = {
         (attempt.candidate.finding.code, attempt.candidate.finding.title) for attempt in result.attempts
@@ -119,9 +119,9 @@ def _print_attempt(out: Page, attempt: Attempt, *, verbose: bool, max_lines: int
 
 
 def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, max_lines: int | None) -> None:
-    """Print a finding that remains.
+    """Print a finding that `fix` cannot fix, with the reason and one remedy, or all if `verbose` is set.
 
-    `tried` means that the remedies of `fix` for this finding were tried without success.
+    `tried` says whether `fix` has already tried its own remedies without success. They are then left out.
     """
     finding = unfixed.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
@@ -150,7 +150,7 @@ def _print_text(out: Page, text: str, max_lines: int | None) -> None:
 
 
 def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -> None:
-    """Print the commands that fit in `max_lines` lines; None means all. No command is cut."""
+    """Print the commands that fit in `max_lines` lines, at least one. None means all. No command is cut."""
     if max_lines is None:
         print_commands(out, commands, 12)
         return
@@ -166,7 +166,7 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
         if not is_script_line:
             print_commands(out, lines, 12, broken=True)
             continue
-        for line in lines:  # a changed line of a script, which is not typed
+        for line in lines:  # lines to add to a script or to remove from it, not commands
             print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
     if len(shown_commands) < len(commands):
         out.print(
@@ -174,22 +174,22 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
         )
 
 
-def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
+def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next: bool) -> None:
     """Print the verdict, and how to apply the plan or to undo the changes."""
     after = result.after
     usable = after.verdict.gpu_usable
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
-    if dry:
+    if is_plan:
         count = len(result.attempts)
         text = (
-            f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
+            f"{'' if asks_next else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
             if count
             else f"Fix can do nothing here. {after.verdict.headline}"
         )
         if count:
             print_hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
         print_hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
-        if count and not asking:
+        if count and not asks_next:
             fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
             out.print(Text("To have it done:"))
             print_commands(out, [fix_command], 4, style="bold", broken=True)
@@ -232,7 +232,7 @@ def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) 
 
 
 def _print_command(out: Page, text: str, command: str) -> None:
-    """Print a command on one line, so that it can be copied."""
+    """Print a text and a command on one line, so that the command can be copied."""
     line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="bold")
     out.print(line, wrap=False)
 

@@ -1,4 +1,4 @@
-"""The output of `fleet`: a screen, and JSON (docs/schemas/fleet.schema.json)."""
+"""The output of `fleet`: text, and JSON (docs/schemas/fleet.schema.json)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "format_cell", "format_state", "make_fleet_json", "redact_fleet", "render_fleet"]
 
 MAX_FINDINGS, MAX_GROUPS = 4, 5
-"""The largest numbers of findings and of groups that are listed without -v."""
+"""The largest number of findings, and that of groups, that are listed without -v."""
 COLUMNS = {
     "driver": ("driver",),
     "kernel": ("kernel",),
@@ -35,64 +35,62 @@ COLUMNS = {
     "env": ("variables", "paths"),
     "OS": ("system",),
 }
-"""The columns of the grid, and the areas that each of them covers."""
+"""The areas that each column of the grid covers, by the header of the column."""
 STATE_TEXTS = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
 """The word for each state of a host."""
 DRIVER_KEY = ("driver", "NVIDIA driver")
+"""The area and the name of the driver version."""
 STATE_MARKS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
 
 
 def format_state(item: Group | FleetHost) -> str:
-    """Return the word for the state of a group or a host."""
+    """Return the word for the state of a group or a host, such as "used"."""
     return "unknown" if item.unknown else STATE_TEXTS[item.state]
 
 
-def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
-    """Return the summary, the findings and the grid of host groups by area."""
+def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
+    """Return the summary, the findings, and a grid that compares the groups of hosts."""
     out = Page(width, coloured=colour)
-    worst = max((finding.severity for finding in answer.findings), default=None)
+    worst = max((finding.severity for finding in fleet.findings), default=None)
     status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    print_hanging(out, status_mark, answer.summary, style="bold")
-    shown_findings = answer.findings if verbose else answer.findings[:MAX_FINDINGS]
+    print_hanging(out, status_mark, fleet.summary, style="bold")
+    shown_findings = fleet.findings if verbose else fleet.findings[:MAX_FINDINGS]
     if shown_findings:
         out.print()
     for finding in shown_findings:
         _print_finding(out, finding, whole=verbose)
-    if len(answer.findings) > len(shown_findings):
-        out.print(Text(f"  and {len(answer.findings) - len(shown_findings)} more findings: -v"))
-    if answer.groups:
+    if len(fleet.findings) > len(shown_findings):
+        out.print(Text(f"  and {len(fleet.findings) - len(shown_findings)} more findings: -v"))
+    if fleet.groups:
         out.print()
-        _print_grid(out, answer.groups, verbose=verbose)
-        common_text = ", ".join(f"{word} {value}" for word, value in answer.common)
+        _print_grid(out, fleet.groups, verbose=verbose)
+        common_text = ", ".join(f"{word} {value}" for word, value in fleet.common)
         out.print()
         print_hanging(out, Text("  1 has  "), clean_line(common_text, limit=600))
-    if answer.aside:
-        plural = answer.aside > 1
+    if fleet.aside:
+        plural = fleet.aside > 1
         out.print(
-            Text(f"  {answer.aside} file{'s' * plural} of the folder {'are' if plural else 'is'} no result.")
+            Text(f"  {fleet.aside} file{'s' * plural} of the folder {'are' if plural else 'is'} no result.")
         )
     return out.text
 
 
-def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
-    """Return the answer with the secrets, users and addresses removed from the hosts' texts.
-
-    Host names stay.
-    """
-    for group in answer.groups:
-        for (area, _), pair in group.differs.items():
+def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
+    """Return the result with secrets, users and addresses replaced. The host names are not redacted."""
+    for group in fleet.groups:
+        for (area, _), values in group.differs.items():
             if area not in ("variables", "paths"):
-                redactor.learn_version(" ".join(pair))
+                redactor.learn_version(" ".join(values))
     texts = [
-        *(text for item in answer.findings for text in (item.message, item.fix)),
-        *(item.why for item in answer.hosts),
-        *(value for _, value in answer.common),
-        *(text for group in answer.groups for pair in group.differs.values() for text in pair),
+        *(text for item in fleet.findings for text in (item.message, item.fix)),
+        *(item.why for item in fleet.hosts),
+        *(value for _, value in fleet.common),
+        *(text for group in fleet.groups for values in group.differs.values() for text in values),
     ]
     redacted = redactor.texts(texts)
     return replace(
-        answer,
-        hosts=tuple(replace(item, why=redacted[item.why]) for item in answer.hosts),
+        fleet,
+        hosts=tuple(replace(item, why=redacted[item.why]) for item in fleet.hosts),
         groups=tuple(
             replace(
                 item,
@@ -101,12 +99,12 @@ def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
                     for key, (own_value, first_value) in item.differs.items()
                 },
             )
-            for item in answer.groups
+            for item in fleet.groups
         ),
         findings=tuple(
-            replace(item, message=redacted[item.message], fix=redacted[item.fix]) for item in answer.findings
+            replace(item, message=redacted[item.message], fix=redacted[item.fix]) for item in fleet.findings
         ),
-        common=tuple((word, redacted[value]) for word, value in answer.common),
+        common=tuple((word, redacted[value]) for word, value in fleet.common),
     )
 
 
@@ -124,17 +122,18 @@ def _print_finding(out: Page, finding: FleetFinding, *, whole: bool) -> None:
 def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     """Print a line for each group.
 
-    The first is the largest group; groups whose GPUs TensorFlow does not use come next.
+    The largest group comes first, followed by the groups whose GPUs TensorFlow does not use.
     """
     other_groups = sorted(groups[1:], key=lambda group: group.state == "ok")
     shown_groups = [groups[0], *other_groups] if verbose else [groups[0], *other_groups][:MAX_GROUPS]
     domain = _find_common_domain([group.hosts[0] for group in groups])
     name_width = max(5, *(count_columns(_format_group(group, domain)) for group in shown_groups))
-    name_width = min(name_width, max(8, out.width - 22 - sum(len(head) + 1 for head in COLUMNS)))
+    # Indents, the number of hosts and the state take 22 columns.
+    name_width = min(name_width, max(8, out.width - 22 - sum(len(column) + 1 for column in COLUMNS)))
     header = " ".join(COLUMNS)
     out.print(Text(f"  {'hosts':>6}  {'such as':{name_width}}  GPUs      {header}"), wrap=False)
     for group in shown_groups:
-        cells = " ".join(f"{format_cell(group, head):^{len(head)}}" for head in COLUMNS)
+        cells = " ".join(f"{format_cell(group, column):^{len(column)}}" for column in COLUMNS)
         sign, style = STATE_MARKS[format_state(group)]
         name = truncate_text(_format_group(group, domain), name_width)
         line = Text(f"  {len(group.hosts):>6,}  {name}{' ' * (name_width - count_columns(name))}  ") + Text(
@@ -152,65 +151,65 @@ def _format_group(group: Group, domain: str) -> str:
 
 
 def _find_common_domain(names: Sequence[str]) -> str:
-    """Return the domain that all host names share, such as ".cluster.example.org"; empty if there is none."""
+    """Return the domain that all host names share, such as ".cluster.example.org", or "" if there is none."""
     if any(name.replace(".", "").isdecimal() for name in names):  # IP addresses have no domain
         return ""
     shared = {name.partition(".")[1] + name.partition(".")[2] for name in names}
     return shared.pop() if len(shared) == 1 else ""
 
 
-def format_cell(group: Group, head: str) -> str:
-    """Return "=" if the group has the same values as group 1 in a column, or "≠" if not."""
-    return "≠" if any(area in COLUMNS[head] for area, _ in group.differs) else "="
+def format_cell(group: Group, column: str) -> str:
+    """Return "=" if the group has the same values as group 1 in a column, else "≠"."""
+    return "≠" if any(area in COLUMNS[column] for area, _ in group.differs) else "="
 
 
-def make_fleet_json(answer: Fleet) -> dict[str, Any]:
+def make_fleet_json(fleet: Fleet) -> dict[str, Any]:
     """Return the document that `fleet --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "engine": answer.engine,
-        "summary": answer.summary,
+        "engine": fleet.engine,
+        "summary": fleet.summary,
         "hosts": [
             {
-                "host": item.name,
-                "status": item.state,
-                "cause": item.cause,
-                "seconds": item.seconds,
-                "group": item.group,
-                "why": item.why,
+                "host": entry.name,
+                "status": entry.state,
+                "cause": entry.cause,
+                "seconds": entry.seconds,
+                "group": entry.group,
+                "why": entry.why,
             }
-            for item in answer.hosts
+            for entry in fleet.hosts
         ],
         "groups": [
             {
-                "group": item.number,
-                "hosts": len(item.hosts),
-                "like": item.hosts[0],
-                "status": item.state,
-                "cause": item.cause,
-                "cards": item.cards,
-                "differs": _list_differences(item),
+                "group": entry.number,
+                "hosts": len(entry.hosts),
+                "like": entry.hosts[0],
+                "status": entry.state,
+                "cause": entry.cause,
+                "cards": entry.cards,
+                "differs": _list_differences(entry),
             }
-            for item in answer.groups
+            for entry in fleet.groups
         ],
         "findings": [
             {
-                "code": FLEET[item.name],
-                "name": item.name,
-                "severity": item.severity.word,
-                "hosts": list(item.hosts),
-                "message": item.message,
-                "fix": item.fix,
+                "code": FLEET[entry.name],
+                "name": entry.name,
+                "severity": entry.severity.word,
+                "hosts": list(entry.hosts),
+                "message": entry.message,
+                "fix": entry.fix,
             }
-            for item in answer.findings
+            for entry in fleet.findings
         ],
-        "common": dict(answer.common),
-        "files_left_aside": answer.aside,
+        "common": dict(fleet.common),
+        "files_left_aside": fleet.aside,
     }
 
 
 def _list_differences(group: Group) -> dict[str, str]:
-    """Return the group's differing values by name. If several areas have a name, the area is prefixed to it."""
+    """Return the values that differ from group 1, by name. Ambiguous names are preceded by their area."""
     names = [name for _, name in group.differs]
     values = {}
     for (area, name), (value, _) in sorted(

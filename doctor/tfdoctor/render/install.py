@@ -1,4 +1,4 @@
-"""The plan or result of `install`, on the terminal and as JSON (docs/schemas/install.schema.json)."""
+"""The plan or the result of `install`, as text and as JSON (docs/schemas/install.schema.json)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def render_dry_run(
 ) -> str:
     """Return the plan and its commands. Unless `whole` is set, the text is shortened to one screen.
 
-    `commands` has the purpose and the arguments of each command.
+    `commands` has (purpose, arguments) for each command.
     """
     for with_commands in (True, False):
         out = Page(width, coloured=colour)
@@ -63,7 +63,7 @@ def render_dry_run(
 
 
 def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, with_commands: bool) -> None:
-    """Print the purposes of the commands in order, with the commands if `with_commands` is set."""
+    """Print the purpose of each step and, if `with_commands` is set, its commands."""
     last_purpose = ""
     for purpose, arguments in commands:
         if purpose != last_purpose:
@@ -76,14 +76,14 @@ def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, wi
 def render_installed(
     folder: str, report: Report, *, is_correct: bool, verbose: bool, width: int = 80, colour: bool = False
 ) -> str:
-    """Return how to use and remove the environment, and the result of its check.
+    """Return how to use and remove the environment, and the report on it.
 
-    `is_correct` says whether the environment itself is correct.
+    `is_correct` says whether the environment itself is correct, even if the machine cannot use its GPU.
     """
     quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
     text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
     if is_correct and not usable and report.observed is None and not verbose:
-        return f"{text}The environment is right. {_get_problem(report)}\nMore:       tfdoctor check --python {quoted}\n"
+        return f"{text}The environment is right. {_describe_problem(report)}\nMore:       tfdoctor check --python {quoted}\n"
     is_short = is_correct and usable and not verbose
     typed = f"tfdoctor check --python {quoted}"
     text += render_report(report, verbose=verbose, quiet=is_short, typed=typed, width=width, colour=colour)
@@ -94,8 +94,8 @@ def render_installed(
     return text
 
 
-def _get_problem(report: Report) -> str:
-    """Return the reason why this machine cannot use the GPU in the environment."""
+def _describe_problem(report: Report) -> str:
+    """Return a sentence that says why this machine cannot use its GPU in the environment."""
     if report.root_finding is None:
         return clean_line(report.verdict.summary)
     return f"What is wrong on this machine: {clean_line(report.root_finding.title)}."
@@ -116,8 +116,8 @@ def make_install_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor install --json` prints.
 
-    `environment` is None if nothing was installed (--dry-run). `room` has (folder, contents of its disk, bytes
-    needed, bytes free) for each disk; None if the space was not checked.
+    `environment` is None if nothing was installed (--dry-run). `room` has (folder, uses of the space, bytes needed,
+    bytes free) for each disk, and is None if the space was not checked.
     """
     return {
         "schema_version": 1,
@@ -137,7 +137,7 @@ def make_install_json(
 
 
 def make_environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
-    """Return the JSON of the new environment."""
+    """Return the JSON of the new environment. `resumed` means that an earlier installation was continued."""
     return {
         "path": str(folder),
         "python": str(folder / "bin" / "python"),
@@ -152,7 +152,8 @@ def make_resolution_json(
 ) -> dict[str, Any]:
     """Return the JSON of the resolution of the user's requirements.
 
-    `changes` has (name, version in the lock, chosen version) of each package; None means not installed.
+    `changes` has (name, locked version, chosen version) for each package whose version is not the locked one. The
+    version None means that the package is not installed. `why` is the reason why nothing was resolved.
     """
     rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
     return {"tried": tried, "why": why, "changes": rows}

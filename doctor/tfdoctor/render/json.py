@@ -1,4 +1,4 @@
-"""JSON output for other programs, as the schemas in docs/schemas define it."""
+"""JSON output for other programs. The schemas in docs/schemas define it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def write_json(value: Any) -> None:
 def format_json(value: Any) -> str:
     """Return a document as JSON text in ASCII, which every terminal and locale can display.
 
-    Unpaired surrogates, which come from file names that are not UTF-8, are replaced by U+FFFD because strict
-    parsers refuse them.
+    Unpaired surrogates, which file names that are not UTF-8 produce, are replaced with U+FFFD because strict parsers
+    reject them.
     """
     text = json.dumps(value, indent=2)
     if "\\ud" not in text:
@@ -34,7 +34,7 @@ def format_json(value: Any) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Return facts as values that `json` can write.
+    """Convert facts to values that the module `json` can write.
 
     A `Known` becomes {"known": value, "source": source}, an `Absent` {"absent": why, "source": source} and an
     `Unknown` {"unknown": why, "source": source}.
@@ -46,7 +46,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Unknown):
         return {"unknown": value.why, "source": value.source}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

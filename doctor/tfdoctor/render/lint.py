@@ -27,10 +27,10 @@ __all__ = ["FORMATS", "make_lint_json", "render_lint"]
 _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
 
-def render_lint(answer: LintResult, *, width: int = 80, colour: bool = False) -> str:
-    """Return the location, message, source line and caret of each problem, followed by a summary."""
+def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) -> str:
+    """Return the location, the message and the source line of each problem, followed by a summary."""
     out: list[str] = []
-    for problem in answer.problems:
+    for problem in result.problems:
         code = f"\x1b[{_STYLES.get(problem.severity, '33')}m{problem.code}\x1b[0m" if colour else problem.code
         out.append(
             f"{_format_location(problem)}: {code} {problem.name}: {clean_line(problem.message, limit=1000)}"
@@ -43,9 +43,9 @@ def render_lint(answer: LintResult, *, width: int = 80, colour: bool = False) ->
         out.append("")
     out += [
         f"{clean_line(unreadable.path)}: not judged as a whole: {clean_line(unreadable.message)}"
-        for unreadable in answer.unreadable
+        for unreadable in result.unreadable
     ]
-    out.append(_summarize(answer))
+    out.append(_summarize(result))
     return "\n".join(out) + "\n"
 
 
@@ -55,7 +55,7 @@ def _format_location(problem: LintProblem) -> str:
 
 
 def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
-    """Return the part of the source line that fits into `width`, and the offset of the caret in it."""
+    """Return the part of the source line that fits into `width` columns, and the offset of the caret."""
     source = clean(problem.source.replace("\t", " "), limit=10_000).replace("\n", " ")
     indent = len(source) - len(source.lstrip())
     column = max(problem.column - 1, 0)
@@ -67,33 +67,33 @@ def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
     return source[start : start + max_chars].rstrip(), count_columns(source[start:column])
 
 
-def _summarize(answer: LintResult) -> str:
-    """Return the numbers of files, problems and possible fixes as text."""
-    files = f"{answer.files:,} file{'s' if answer.files != 1 else ''}"
-    if not answer.problems:
+def _summarize(result: LintResult) -> str:
+    """Return a sentence with the numbers of files, problems and possible fixes."""
+    files = f"{result.files:,} file{'s' if result.files != 1 else ''}"
+    if not result.problems:
         text = f"No problems found in {files}."
     else:
-        count = len(answer.problems)
+        count = len(result.problems)
         text = f"{count:,} finding{'s' if count != 1 else ''} in {files}."
-        fixes = sum(problem.fix is not None and problem.fix.is_safe for problem in answer.problems)
+        fixes = sum(problem.fix is not None and problem.fix.is_safe for problem in result.problems)
         if fixes:
             text += f" --fix corrects {fixes:,} of them." if count > 1 else " --fix corrects it."
-        text += f" What one means: tfdoctor explain {answer.problems[0].code}"
-    if answer.unreadable:
-        unreadable = len(answer.unreadable)
+        text += f" What one means: tfdoctor explain {result.problems[0].code}"
+    if result.unreadable:
+        unreadable_count = len(result.unreadable)
         text += (
-            f" {unreadable:,} could not be read completely."
-            if answer.problems == ()
-            else f" ({unreadable:,} not read completely)"
+            f" {unreadable_count:,} could not be read completely."
+            if result.problems == ()
+            else f" ({unreadable_count:,} not read completely)"
         )
     return text
 
 
-def make_lint_json(answer: LintResult) -> dict[str, Any]:
+def make_lint_json(result: LintResult) -> dict[str, Any]:
     """Return the document that `lint --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "files": answer.files,
+        "files": result.files,
         "findings": [
             {
                 "code": item.code,
@@ -115,30 +115,30 @@ def make_lint_json(answer: LintResult) -> dict[str, Any]:
                     "text": item.fix.text,
                 },
             }
-            for item in answer.problems
+            for item in result.problems
         ],
-        "unreadable": [{"path": item.path, "message": item.message} for item in answer.unreadable],
+        "unreadable": [{"path": item.path, "message": item.message} for item in result.unreadable],
     }
 
 
-def _format_json(answer: LintResult, **_options: Any) -> str:
-    return format_json(make_lint_json(answer))
+def _format_json(result: LintResult, **_options: Any) -> str:
+    return format_json(make_lint_json(result))
 
 
 def _escape_message(text: str) -> str:
-    """Return the text, escaped for the message of a GitHub workflow command."""
+    """Escape a text for the message of a GitHub workflow command."""
     return clean(text, limit=2000).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    """Return the text, escaped for a property of a GitHub workflow command."""
+    """Escape a text for a property of a GitHub workflow command."""
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _format_github(answer: LintResult, **_options: Any) -> str:
+def _format_github(result: LintResult, **_options: Any) -> str:
     """Return a GitHub annotation for each problem and each unreadable file."""
     lines = []
-    for problem in answer.problems:
+    for problem in result.problems:
         location = f"file={_escape_property(problem.path)}"
         if problem.cell is None:  # annotations cannot refer to lines of notebook cells
             location += f",line={problem.line},col={problem.column}"
@@ -148,18 +148,18 @@ def _format_github(answer: LintResult, **_options: Any) -> str:
         lines.append(f"::{level} {location},title={title}::{_escape_message(cell + problem.message)}")
     lines += [
         f"::warning file={_escape_property(problem.path)}::{_escape_message(problem.message)}"
-        for problem in answer.unreadable
+        for problem in result.unreadable
     ]
-    return "".join(f"{row}\n" for row in lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _format_sarif(answer: LintResult, **_options: Any) -> str:
+def _format_sarif(result: LintResult, **_options: Any) -> str:
     """Return the problems as SARIF 2.1.0."""
     import tfdoctor
 
-    rules = {item.code: item.name for item in answer.problems}
+    rules = {item.code: item.name for item in result.problems}
     results = []
-    for item in answer.problems:
+    for item in result.problems:
         region = (
             {"startLine": item.line, "startColumn": item.column} if item.cell is None else {"startLine": 1}
         )
@@ -181,7 +181,7 @@ def _format_sarif(answer: LintResult, **_options: Any) -> str:
         )
     notes = [
         {"level": "warning", "message": {"text": f"{item.path}: {item.message}"}}
-        for item in answer.unreadable
+        for item in result.unreadable
     ]
     driver = {
         "name": "tfdoctor",
@@ -199,9 +199,9 @@ def _format_sarif(answer: LintResult, **_options: Any) -> str:
     return format_json({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
-def _format_junit(answer: LintResult, **_options: Any) -> str:
+def _format_junit(result: LintResult, **_options: Any) -> str:
     """Return the problems as JUnit XML, with a failed test case for each."""
-    count = len(answer.problems)
+    count = len(result.problems)
     tests = max(count, 1)
     # A run without problems is reported as one passed test.
     lines = [
@@ -209,7 +209,7 @@ def _format_junit(answer: LintResult, **_options: Any) -> str:
         f'<testsuites tests="{tests}" failures="{count}">',
         f'<testsuite name="tfdoctor lint" tests="{tests}" failures="{count}" errors="0" skipped="0">',
     ]
-    for problem in answer.problems:
+    for problem in result.problems:
         details = f"{_format_location(problem)}: {problem.message}\n{problem.source}"
         lines.append(
             f"<testcase classname={quote_attribute(problem.path)} "

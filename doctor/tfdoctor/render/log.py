@@ -37,8 +37,8 @@ def render_log(
 ) -> str:
     """Return the report of one log as text.
 
-    The text is a screen of `room` lines; it is everything if `verbose` is set, and only the verdict if `quiet` is
-    set. With `heading` it begins with the name of the log.
+    The text is shortened to `max_lines` lines, but `verbose` prints everything and `quiet` only the verdict. With
+    `heading`, it begins with the name of the log.
     """
     if not (verbose or quiet):
         return render_log_screen(report, heading=heading, max_lines=max_lines, width=width, colour=colour)
@@ -64,7 +64,7 @@ def _print_devices(out: Page, report: LogReport) -> None:
 
 
 def _print_processes(out: Page, report: LogReport) -> None:
-    """Print a line for each process and each other framework. A log of one process has no such lines."""
+    """Print a line for each process and each other framework, if the log has several."""
     if not report.processes:
         return
     out.print()

@@ -29,13 +29,13 @@ MAX_PROCESSES = 40
 """The largest number of processes in the table. The JSON contains all of them."""
 
 _HOST_LIKE_LABEL = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
-"""Matches a process label that may be the name of a pod, container or machine, unlike `rank 1` or `trainer`."""
+"""Matches a process label that may be the name of a pod, container or machine, but not "rank 1" or "trainer"."""
 
 
 def make_log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
     """Return the report of one log as redacted Markdown.
 
-    `redactor` may know names that the report does not contain; None means a new redactor.
+    `redactor` may already know names to replace; None means a new redactor.
     """
     return _format_report(redact_report(report, redactor or Redactor()))
 
@@ -48,7 +48,7 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
         texts.append(text)
         return text
 
-    # The redactor has to see all texts together, so collect them first.
+    # Collect all texts first, because the redactor has to see them together.
     _change_report(report, collect)
     for process in report.processes:
         match = _HOST_LIKE_LABEL.fullmatch(process.label)
@@ -58,7 +58,7 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
 
 
 def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:
-    """Return the report with every text that the Markdown contains cleaned and then passed to `change`."""
+    """Clean each text that the Markdown contains, and replace it with the result of `change`."""
 
     def change_line(text: str) -> str:
         return change(clean_line(text, limit=MAX_TEXT_CHARS))

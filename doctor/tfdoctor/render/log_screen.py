@@ -1,6 +1,6 @@
-"""One screen for `diagnose`: whether the GPU was used, the decisive lines, the reason and the remedy.
+"""The one-screen output of `diagnose`: the verdict, the decisive lines, the reason and the remedy.
 
-Everything else is displayed with `-v`.
+Everything else is printed with `-v`.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 __all__ = ["describe_log", "format_device", "format_process", "print_log_verdict", "render_log_screen"]
 
 PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
-"""Matches the time stamp and the source location before a message."""
+"""Matches the time stamp and the source location before a message, up to "dso_loader.cc:64] "."""
 NO_SUCH_FILE = re.compile(
     r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
 )
 """Matches the end of a message about a library that was not found."""
 LABELS = {HARMLESS: "Harmless", MISREAD: "Easily misread"}
-"""The label of a note, by its code."""
+"""The label of a note, by the code of its finding."""
 SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
-"""Matches the name and the value of LD_LIBRARY_PATH at the end of a message."""
+"""Matches the name and the value of LD_LIBRARY_PATH at the end of a message about a missing library."""
 
 
 def render_log_screen(
     report: LogReport, *, heading: bool, max_lines: int = SCREEN_LINES, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the report of one log on one screen of `room` lines.
+    """Return the report of one log, shortened to fit in `max_lines` lines if possible.
 
-    With `heading` it begins with the name of the log. The text is shortened until it fits.
+    With `heading`, it begins with the name of the log.
     """
     for level in range(6 if width >= NARROW else 3):
         out = Page(width, coloured=colour)
@@ -108,7 +108,7 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
 
 
 def print_log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
-    """Print whether the GPU was used, and why not. The text is not shortened if `whole` is set."""
+    """Print whether the GPU was used and, if not, why. With `whole`, the text is not shortened."""
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
@@ -133,7 +133,7 @@ def format_device(device: RegisteredDevice) -> str:
 
 
 def format_process(process: LogProcess) -> tuple[str, str, str]:
-    """Return the mark, the style of the mark, and the text for a process or another framework."""
+    """Return (mark, style of the mark, text) for a process or another framework."""
     mark, style = "✗", "red"
     if process.cause is None or process.cause is Cause.INCONCLUSIVE:
         mark, style = "·", ""
@@ -143,7 +143,7 @@ def format_process(process: LogProcess) -> tuple[str, str, str]:
 
 
 def describe_log(report: LogReport) -> str:
-    """Return the number of lines and the TensorFlow version of a log as text."""
+    """Return a sentence with the number of lines and the TensorFlow version of a log."""
     parts = [f"{format_count(report.lines, 'line')} read"]
     if report.tensorflow_version:
         parts.append(f"TensorFlow {report.tensorflow_version}")
@@ -163,7 +163,7 @@ def _print_devices(out: Page, report: LogReport, max_devices: int) -> None:
 
 
 def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
-    """Print a line for each process and each other framework. A log of one process has no such lines."""
+    """Print a line for each process and each other framework, if the log has several."""
     if not report.processes:
         return
     out.print()
@@ -176,10 +176,10 @@ def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
 
 
 def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, screen_lines: int) -> None:
-    """Print the decisive lines without their prefixes.
+    """Print the decisive lines of the log without their time stamps.
 
-    The search path that the lines have in common is printed once, below them. At most `max_lines` lines of the
-    log are printed, each on at most `screen_lines` lines of the screen.
+    A search path at the end of the lines is printed once, below them. At most `max_lines` lines of the log are
+    printed, each on at most `screen_lines` lines of the screen.
     """
     number_width = max(len(str(item.line or "")) for item in evidence)
     variable_by_path: dict[str, str] = {}
@@ -194,6 +194,7 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
         if line_count < max_lines:
             number = f"  {item.line or '':>{number_width}} │ "
             columns = max(out.width - len(number), 12)
+            # Wrapping between words leaves some columns of each line but the last unused.
             print_hanging(
                 out, Text(number), truncate_text(text, screen_lines * columns - 8 * (screen_lines - 1))
             )
@@ -214,7 +215,7 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
 
 
 def _print_remedy(out: Page, remedy: Remedy, label: str, *, main: bool) -> None:
-    """Print a remedy. `main` marks the first remedy with commands, which is the one that most users follow."""
+    """Print a remedy. `main` says whether it is the first remedy with commands, which most users follow."""
     print_labelled(out, label, shorten_text(capitalize_remedy(remedy.text), out.width - LABEL_COLUMNS, 2))
     print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if main else "", broken=True)
     if main and (undo_text := describe_undo_rights(remedy)):

@@ -23,22 +23,22 @@ _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
 _MENTION = re.compile(r"([@#])(?=\w)")
-"""Matches the sign of a user mention or of an issue reference."""
+"""Matches the first character of a user mention or an issue reference."""
 
 
 def escape_prose(text: str, limit: int = 1500) -> str:
-    """Return the text as escaped prose in which GitHub finds no users or issues."""
+    """Escape a text as prose, so that GitHub finds no mentions of users or issues in it."""
     return _MENTION.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
 
 
 def format_code_span(text: str, limit: int = 400) -> str:
-    """Return the text as a code span that is also safe in a table cell; empty if the text is empty."""
+    """Return the text as a code span that is safe even in a table cell, or "" if the text is empty."""
     content = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
     return f"`{content}`" if content else ""
 
 
 def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Return the lines in a fenced block, whose fence is longer than every run of backticks in them."""
+    """Return the lines as a fenced code block. Its fence is longer than every run of backticks in them."""
     content = [line for text in lines for line in clean(text, limit=2000).split("\n")]
     longest = max((len(run) for line in content for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -46,17 +46,17 @@ def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
 
 
 def format_table_row(cells: Iterable[str]) -> str:
-    """Return a table row of escaped cells."""
+    """Return a table row. The cells must be escaped already."""
     return f"| {' | '.join(cells)} |"
 
 
 def format_table_header(columns: Sequence[str]) -> list[str]:
-    """Return the lines of the table header."""
+    """Return the two lines of a table header."""
     return [format_table_row(columns), f"|{'---|' * len(columns)}"]
 
 
 def keep_markdown(text: str) -> str:
-    """Return the text for a table cell with its Markdown kept, but HTML tags escaped.
+    """Escape a text for a table cell, except for its Markdown.
 
     Use it only for text from tfdoctor's own data.
     """

@@ -1,4 +1,4 @@
-"""The output of `tfdoctor matrix`: terminal, Markdown and JSON (docs/schemas/matrix.schema.json)."""
+"""The output of `tfdoctor matrix`: text, Markdown and JSON (docs/schemas/matrix.schema.json)."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ CODE_TEXTS = {
     "unknown": "not known",
     "none": "no",
 }
-"""The text for each kind of code that a release can have for the requested GPU."""
+"""The text for each kind of code for the requested GPU that a release can have."""
 
 
 def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
     """Return the document that `matrix --json` prints.
 
-    `sheet` is the sheet of a single requested release, whose installation is added; None if several were
-    requested.
+    `sheet` is the data sheet if one release was requested, so that its installation is added. It is None if several
+    releases were requested.
     """
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -103,27 +103,27 @@ def render_rows(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the rows as a table, newest first. Equal neighbours share a line.
+    """Return the rows as a table, newest first. Consecutive releases with equal values share a line.
 
-    `windows` selects the values for Windows instead of Linux. With `newest` the table has only the rows that fit
+    `windows` selects the values for Windows instead of Linux. With `newest`, the table has only the rows that fit
     on one screen, followed by the command that lists the older ones.
     """
     out = make_console(width, coloured=colour)
     groups = group_rows(rows)
-    with_gpu = [members for members in groups if _has_gpu(members, windows)]
-    without_gpu = [members for members in groups if not _has_gpu(members, windows)]
+    with_gpu = [group for group in groups if _has_gpu(group, windows)]
+    without_gpu = [group for group in groups if not _has_gpu(group, windows)]
     older = with_gpu[MAX_TABLE_ROWS:] if newest else []
     if older:
         with_gpu, without_gpu = with_gpu[:MAX_TABLE_ROWS], []
-    has_card = any(row.code is not None for row in rows)
+    gpu_requested = any(row.code is not None for row in rows)
     if note:
         out.print(Text(note))
         out.print()
     if with_gpu:
         if width < NARROW:
-            _print_paragraphs(out, with_gpu, has_card=has_card, windows=windows)
+            _print_paragraphs(out, with_gpu, gpu_requested=gpu_requested, windows=windows)
         else:
-            out.print(_make_table(with_gpu, has_card=has_card, windows=windows, wide=width >= WIDE))
+            out.print(_make_table(with_gpu, gpu_requested=gpu_requested, windows=windows, wide=width >= WIDE))
     if without_gpu:
         if with_gpu:
             out.print()
@@ -131,7 +131,7 @@ def render_rows(
         heading = Text(f"Without GPU code{system_text}: ", style="bold")
         out.print(heading.append_text(Text(_format_packages(without_gpu), style="")))
     out.print()
-    _print_legend(out, with_gpu, has_card=has_card, wide=not NARROW <= width < WIDE)
+    _print_legend(out, with_gpu, gpu_requested=gpu_requested, wide=not NARROW <= width < WIDE)
     count_text = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
     out.print(Text(f"{count_text} `tfdoctor matrix --tf VERSION` shows one."))
     if older:
@@ -143,13 +143,13 @@ def render_rows(
 def render_overview(
     minors: Sequence[Overview], *, releases: int, as_of: str, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the minors on one screen, newest first, with their GPUs and the commands that install them.
+    """Return a table of the minor releases on one screen, newest first.
 
-    The oldest minors are left out until the text fits.
+    The oldest are left out until the text fits. `releases` is the total number of releases.
     """
     out = Page(width, coloured=colour)
     shown_minors = list(minors)
-    # Always list at least three minors.
+    # At least three minor releases are always listed.
     while True:
         _print_minors(out, shown_minors, minors, releases, as_of)
         if out.height <= SCREEN_LINES or len(shown_minors) < 4:
@@ -161,7 +161,7 @@ def render_overview(
 def _print_minors(
     out: Page, shown_minors: Sequence[Overview], minors: Sequence[Overview], releases: int, as_of: str
 ) -> None:
-    """Print a line for each minor, followed by the legend."""
+    """Print a line for each of the shown minor releases, followed by the legend."""
     header = ("TensorFlow", "Python", "CUDA", "cuDNN", "driver", "cards", "get it")
     rows = [
         (
@@ -228,12 +228,12 @@ def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -
     return get_text(out)
 
 
-def _list_columns(has_card: bool, wide: bool) -> list[str]:
-    """Return the headers of the table. On a wide terminal, it has more columns."""
+def _list_columns(gpu_requested: bool, wide: bool) -> list[str]:
+    """Return the headers of the table. A `wide` table has more columns."""
     columns = ["TensorFlow", "Python", "CUDA", "cuDNN", "driver"]
-    if wide or not has_card:
+    if wide or not gpu_requested:
         columns.append("GPUs")
-    if has_card:
+    if gpu_requested:
         columns.append("your GPU")
     if wide:
         columns[1:1] = ["package"]
@@ -241,73 +241,73 @@ def _list_columns(has_card: bool, wide: bool) -> list[str]:
     return columns
 
 
-def _has_gpu(members: MatrixGroup, windows: bool) -> bool:
-    release = members.first.release
+def _has_gpu(group: MatrixGroup, windows: bool) -> bool:
+    release = group.first.release
     return bool(release.windows_gpu) if windows else release.gpu
 
 
 def _get_system_values(row: MatrixRow, windows: bool) -> tuple[str, str]:
-    """Return the Python versions and the driver for Windows or Linux."""
+    """Return the Python versions and the lowest driver for Windows or Linux."""
     if windows:
         return format_python_ranges(row.release.windows_pythons), row.driver_windows or "?"
     return format_python_ranges(row.release.linux_pythons), row.driver_linux or "?"
 
 
-def _make_table(groups: Sequence[MatrixGroup], *, has_card: bool, windows: bool, wide: bool) -> Table:
+def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: bool, wide: bool) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    for name in _list_columns(has_card, wide):
+    for name in _list_columns(gpu_requested, wide):
         table.add_column(name, no_wrap=name != "GPUs", header_style="bold")
     table.show_header = True
-    for members in groups:
-        row = members.first
+    for group in groups:
+        row = group.first
         release = row.release
         cells = [
-            _format_versions(members, packages=not wide),
+            _format_versions(group, packages=not wide),
             _get_system_values(row, windows)[0],
             release.cuda or "?",
             release.cudnn or "?",
             _get_system_values(row, windows)[1],
         ]
-        if wide or not has_card:
-            cells.append(_format_gpus(members) if wide else _format_gpu_range(members))
-        if has_card:
+        if wide or not gpu_requested:
+            cells.append(_format_gpus(group) if wide else _format_gpu_range(group))
+        if gpu_requested:
             cells.append(CODE_TEXTS[row.code or "unknown"])
         if wide:
-            cells[1:1] = [" / ".join(_shorten_package(name) for name in members.packages)]
+            cells[1:1] = [" / ".join(_shorten_package(name) for name in group.packages)]
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _print_paragraphs(out: Console, groups: Sequence[MatrixGroup], *, has_card: bool, windows: bool) -> None:
-    for members in groups:
-        row = members.first
+def _print_paragraphs(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: bool) -> None:
+    for group in groups:
+        row = group.first
         release = row.release
-        out.print(Text(_format_versions(members, packages=True), style="bold"))
+        out.print(Text(_format_versions(group, packages=True), style="bold"))
         parts = [
             f"Python {_get_system_values(row, windows)[0]}",
             f"CUDA {release.cuda or '?'}",
             f"cuDNN {release.cudnn or '?'}",
             f"driver {_get_system_values(row, windows)[1]}",
-            f"GPUs {_format_gpus(members)}",
+            f"GPUs {_format_gpus(group)}",
         ]
-        if has_card:
+        if gpu_requested:
             parts.append(f"your GPU: {CODE_TEXTS[row.code or 'unknown']}")
         out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)))
 
 
-def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, has_card: bool, wide: bool) -> None:
+def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested: bool, wide: bool) -> None:
     if not groups:
         return
-    marks = [_format_gpus(members) for members in groups if wide or not has_card]
+    marks = [_format_gpus(group) for group in groups if wide or not gpu_requested]
     lines = ["GPUs: compute capabilities with machine code"] if marks else []
     if any(mark.endswith("+") for mark in marks):
         lines.append("+ newer cards work too, after compiling PTX on first use")
     if any(mark.endswith("*") for mark in marks):
         lines.append("* newer cards fail in part: some PTX is for one architecture only")
-    if any(has_known_error(members.first) for members in groups):
+    if any(has_known_error(group.first) for group in groups):
         lines.append("! known to be wrong with its libraries, its packaging or some cards")
-    if has_card:
+    if gpu_requested:
         lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
     for line in lines:
         out.print(Text(line))
@@ -315,21 +315,21 @@ def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, has_card: bool
 
 def _format_packages(groups: Iterable[MatrixGroup]) -> str:
     versions_by_package: dict[str, dict[str, None]] = {}
-    for members in groups:
-        for package in members.packages:
-            versions_by_package.setdefault(package, {}).update(dict.fromkeys(members.versions))
+    for group in groups:
+        for package in group.packages:
+            versions_by_package.setdefault(package, {}).update(dict.fromkeys(group.versions))
     return "; ".join(f"{package} {', '.join(versions)}" for package, versions in versions_by_package.items())
 
 
-def _format_versions(members: MatrixGroup, *, packages: bool) -> str:
-    mark = " !" if has_known_error(members.first) else ""
-    only_gpu = packages and members.packages == ("tensorflow-gpu",)
-    return f"{_format_span(members)}{' -gpu' if only_gpu else ''}{mark}"
+def _format_versions(group: MatrixGroup, *, packages: bool) -> str:
+    mark = " !" if has_known_error(group.first) else ""
+    only_gpu = packages and group.packages == ("tensorflow-gpu",)
+    return f"{_format_span(group)}{' -gpu' if only_gpu else ''}{mark}"
 
 
-def _format_span(members: MatrixGroup) -> str:
-    """Return the range of versions in a group, such as `2.10.0 - 2.10.1`."""
-    names = members.versions
+def _format_span(group: MatrixGroup) -> str:
+    """Return the range of versions in a group, such as "2.10.0 - 2.10.1"."""
+    names = group.versions
     return names[0] if len(names) == 1 else f"{names[-1]} - {names[0]}"
 
 
@@ -337,17 +337,17 @@ def _shorten_package(package: str) -> str:
     return {"tensorflow": "tensorflow", "tensorflow-gpu": "-gpu"}.get(package, package)
 
 
-def _format_gpus(members: MatrixGroup) -> str:
-    release = members.first.release
+def _format_gpus(group: MatrixGroup) -> str:
+    release = group.first.release
     if not release.cubin:
         return "?"
     suffix = "*" if release.ptx_arch_specific else "+" if release.ptx else ""
     return " ".join(release.cubin) + suffix
 
 
-def _format_gpu_range(members: MatrixGroup) -> str:
-    """Return the range of compute capabilities, such as `6.0 - 9.0+`."""
-    capabilities = _format_gpus(members).split(" ")
+def _format_gpu_range(group: MatrixGroup) -> str:
+    """Return the range of compute capabilities, such as "6.0 - 9.0+"."""
+    capabilities = _format_gpus(group).split(" ")
     return capabilities[0] if len(capabilities) == 1 else f"{capabilities[0]} - {capabilities[-1]}"
 
 
@@ -360,7 +360,7 @@ def _count_errors(row: MatrixRow) -> str:
 
 
 def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
-    """Return the data sheet of a release, at most `width` columns wide. Commands are not wrapped."""
+    """Return the complete data sheet of a release, at most `width` columns wide. Commands are not wrapped."""
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     release = sheet.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
@@ -400,9 +400,9 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
 def render_sheet_screen(
     sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
 ) -> str:
-    """Return the sheet on one screen: requirements, titles of known problems and one installation.
+    """Return the sheet on one screen: requirements, titles of known problems and one way to install.
 
-    It is the first installation whose commands fit completely on the screen.
+    This is the first of the ways whose commands all fit on the screen.
     """
     for step_index in range(max(len(sheet.remedies), 1)):
         for max_problems, lines, names in SHORTENING_LEVELS:
@@ -425,10 +425,10 @@ def render_sheet_screen(
 def _print_sheet(
     out: Page, sheet: Sheet, note: str, step_index: int, max_problems: int, lines: int, names: Sequence[str]
 ) -> None:
-    """Print the sheet with one installation.
+    """Print the sheet with one way to install the release, whose index in the remedies is `step_index`.
 
-    `names` are the requirements to print, each in at most `lines` lines. `max_problems` limits the known
-    problems, and `step_index` is the index of the installation.
+    `names` are the requirements to print, each in at most `lines` lines. `max_problems` is the largest number of
+    known problems.
     """
     release, requirements = sheet.row.release, dict(sheet.requirements)
     print_hanging(out, Line(f"{release.package} {release.version}", style="bold"), _describe_sheet(sheet))
@@ -465,9 +465,9 @@ def _print_sheet(
 
 
 def _list_main_problems(sheet: Sheet) -> list[Problem]:
-    """Return the problems to display.
+    """Return the errors and warnings, the most serious first.
 
-    Problems of the requested GPU come first, then the most serious ones.
+    If a GPU was requested, problems whose conditions name a compute capability come before the others.
     """
     problems = [problem for problem in _sort_problems(sheet.row.problems) if problem.severity != "info"]
     return sorted(
@@ -479,7 +479,7 @@ def _list_main_problems(sheet: Sheet) -> list[Problem]:
 
 
 SCREEN_REQUIREMENTS = ("Python", "Driver", "CUDA", "GPUs")
-"""The requirements that are printed on one screen."""
+"""The requirements that the one-screen sheet lists."""
 SHORTENING_LEVELS = (
     (6, 2, SCREEN_REQUIREMENTS),
     (5, 2, SCREEN_REQUIREMENTS),
@@ -489,7 +489,7 @@ SHORTENING_LEVELS = (
     (1, 1, SCREEN_REQUIREMENTS),
     (1, 1, SCREEN_REQUIREMENTS[:3]),
 )
-"""The levels of shortening: (largest number of problems, lines of a requirement, requirements)."""
+"""The levels of shortening: (largest number of problems, largest number of lines of a requirement, requirements)."""
 
 
 def _print_heading(out: Console, text: str) -> None:
@@ -500,7 +500,7 @@ def _print_heading(out: Console, text: str) -> None:
 def _print_entry(out: Console, label: Text, text: str) -> None:
     """Print a paragraph with a hanging indent after its label.
 
-    On a narrow terminal the label has a line of its own.
+    On a narrow terminal, the label is on a line of its own.
     """
     if out.width - len(label) < 24:
         heading = Text(label.plain.rstrip(), style=label.style)
@@ -523,11 +523,11 @@ def _describe_sheet(sheet: Sheet) -> str:
     return f" · {' · '.join(parts)}"
 
 
-def _describe_other(row: MatrixRow, other: MatrixRow) -> str:
-    name = other.release.package
-    if not other.release.gpu and row.release.gpu:
-        return f"{name} {other.release.version} has no GPU code."
-    return f"{name} {other.release.version} is the same."
+def _describe_other(row: MatrixRow, other_row: MatrixRow) -> str:
+    name = other_row.release.package
+    if not other_row.release.gpu and row.release.gpu:
+        return f"{name} {other_row.release.version} has no GPU code."
+    return f"{name} {other_row.release.version} is the same."
 
 
 def _describe_code(row: MatrixRow) -> str:
@@ -580,13 +580,13 @@ def render_markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
         "problems",
     )
     lines = markdown.format_table_header(header)
-    for members in group_rows(rows):
-        row = members.first
+    for group in group_rows(rows):
+        row = group.first
         release = row.release
         problems = ", ".join(problem.id for problem in row.problems if problem.severity == "error")
         cells = (
-            _format_span(members),
-            " / ".join(members.packages),
+            _format_span(group),
+            " / ".join(group.packages),
             format_python_ranges(release.linux_pythons),
             (release.cuda or "?") if release.gpu else "none",
             (release.cudnn or "?") if release.gpu else "none",

@@ -30,7 +30,7 @@ COLOURS = {
     Status.BAD: "#e5484d",
     Status.UNKNOWN: "inherit",
 }
-"""Colours that are readable on white and on black."""
+"""The colour of each status, readable on white and on black."""
 CODE_STYLE = (
     "margin:.3em 0;padding:.4em .6em;background:rgba(127,127,127,.15);white-space:pre-wrap;color:inherit"
 )
@@ -39,7 +39,7 @@ CELL_STYLE = "text-align:left;padding:.1em .8em .1em 0;border:0;background:none;
 """The style of table cells."""
 MAX_LINES = 3
 MAX_COLUMNS = 100
-"""The size to which the explanation is shortened."""
+"""The number of lines, and their width in columns, to which the explanation is shortened."""
 
 
 def make_report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
@@ -48,7 +48,7 @@ def make_report_html(report: Report, *, fix: Offer | None = None, notes: Sequenc
 
 
 def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
-    """Yield the parts of the HTML."""
+    """Yield the HTML elements of the report."""
     usable, main = report.verdict.gpu_usable, report.main_finding
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
@@ -76,7 +76,7 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
 
 
 def _render_remedy(main: Finding, fix: Offer | None) -> Iterator[str]:
-    """Yield the HTML of the remedy: the `fix` command if it fixes the finding, or else the first remedy."""
+    """Yield the HTML of the remedy: the `fix` command if that fixes the finding, else the first remedy."""
     if fix is not None and any(finding is main for finding in fix.findings):
         yield f"<p>Fix it, in a terminal: {_escape_text(UNDO_NOTE)}</p>{_render_commands([fix.command])}"
     elif main.remedies:

@@ -1,6 +1,6 @@
-"""Text output for commands: paragraphs with hanging indents and a little colour, wrapped to a width.
+"""Paragraphs with hanging indents and a little colour, wrapped to the width of the terminal.
 
-This module imports little, because loading Rich would take half as long as all probes of `check`.
+This module does not use Rich, because importing it would take half as long as all probes of `check`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = [
 STYLE_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 """The terminal code of each style word.
 
-No style is dim, because only text that is worth reading is printed. Only marks are coloured, and their shapes say
-the same as their colours, because no terminal colour is readable on both black and white.
+Only marks are coloured, because no terminal colour is readable on both black and white. Their shapes convey the same
+as their colours.
 """
 SCREEN_LINES = 22
-"""The number of lines on a screen: a standard terminal without the command and the next prompt."""
+"""The lines of a standard terminal (24), without the line of the command and that of the next prompt."""
 LABEL_COLUMNS = 12
 """The width of the label before a paragraph, such as "  Fix it    ", in columns."""
 MAX_OVERFLOW = 3
-"""How many times the allowed number of lines a single sentence may take before it is cut."""
+"""A first sentence is cut only if it needs more than this multiple of the allowed number of lines."""
 MIN_COMMAND_INDENT = 2
 """The smallest indent of a command in columns, unless its words are too wide for that."""
 MIN_HANGING_COLUMNS = 24
@@ -54,7 +54,7 @@ class _Piece(NamedTuple):
 
 
 class Text:
-    """A text with a style, such as "bold red". The sum of two texts keeps the style of each part."""
+    """A text with a style, such as "bold red". If texts are added, each part keeps its style."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
         self._pieces: list[_Piece] = [_Piece(adapt_commands(text), style)]
@@ -73,10 +73,7 @@ class Text:
         return combined
 
     def render(self, start: int, end: int, *, coloured: bool) -> str:
-        """Return the characters from `start` to `end` with terminal codes, without trailing spaces.
-
-        The terminal codes are left out unless `coloured` is set.
-        """
+        """Return the characters from `start` to `end` without trailing spaces, styled if `coloured` is set."""
         end = start + len(self.plain[start:end].rstrip())
         parts = []
         offset = 0
@@ -90,13 +87,13 @@ class Text:
 
 
 class Page:
-    """A text that is printed line by line, `width` columns wide. Text is taken literally, without markup."""
+    """A text that is printed line by line, `width` columns wide. It is taken literally, without markup."""
 
     def __init__(self, width: int, *, coloured: bool) -> None:
         self.width = width
         self.coloured = coloured
         self.height = 0
-        """The number of lines on a terminal. A line that is too wide counts as several lines."""
+        """The number of terminal lines. A line that is wider than the terminal counts as several lines."""
         self._lines: list[str] = []
 
     def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
@@ -105,7 +102,7 @@ class Page:
         self.print_paragraph(text, _find_breaks(text.plain, self.width) if wrap else ())
 
     def print_paragraph(self, text: Text, breaks: Iterable[int], indent: int = 0) -> None:
-        """Print a paragraph, broken at the offsets `breaks`. All lines but the first are indented."""
+        """Print a paragraph with line breaks at the offsets `breaks`. All lines but the first are indented."""
         offsets = [0, *breaks, len(text)]
         for number, (start, end) in enumerate(pairwise(offsets)):
             line = text.render(start, end, coloured=self.coloured)
@@ -120,9 +117,9 @@ class Page:
 
 
 def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
-    """Print a paragraph whose later lines are indented by the width of `first`.
+    """Print `first` and `text` as a paragraph whose other lines are indented by the width of `first`.
 
-    On a narrow terminal there is no indent.
+    On a narrow terminal, they are not indented.
     """
     indent = len(first)
     text = adapt_commands(text)
@@ -141,11 +138,11 @@ def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None
 
 
 def shorten_text(text: str, columns: int, lines: int) -> str:
-    """Return the text, shortened to a number of lines of this width in columns.
+    """Return the text, shortened to `lines` lines of `columns` columns.
 
-    The result is as many whole sentences as fit. If not even the first one fits, the result is its first
+    The result has as many complete sentences as fit. If the first sentence does not fit, the result has its first
     clauses. If no clause fits either, the first sentence may take up to `MAX_OVERFLOW` times the lines, because
-    its end may be the important part; a longer one is cut.
+    its end may be the important part. A longer sentence is cut.
     """
     text = adapt_commands(text)
     for pattern in (_SENTENCE, _CLAUSE):
@@ -168,11 +165,11 @@ def shorten_text(text: str, columns: int, lines: int) -> str:
 
 
 def truncate_text(text: str, columns: int) -> str:
-    """Return the text, shortened to one line of this width, preferably at the end of a word."""
+    """Return the text, shortened to one line. It is cut after a word, unless a long word would be lost."""
     text = adapt_commands(text)
     if count_columns(text) <= columns:
         return text
-    while count_columns(text) > columns - 2:
+    while count_columns(text) > columns - 2:  # leave space for " …"
         shorter = text.rpartition(" ")[0]
         text = shorter if len(shorter) > len(text) * 3 // 4 else text[:-1]
     return f"{text.rstrip(' ,;:.')} …"
@@ -181,7 +178,7 @@ def truncate_text(text: str, columns: int) -> str:
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[\"`(]?[A-Z])")
 """Matches the space between two sentences."""
 _CLAUSE = re.compile(r"(?<=;)\s+")
-"""Matches the space after a semicolon."""
+"""Matches the space between two clauses that a semicolon separates."""
 _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 """Matches a word of a shell command, with its quoted parts and escaped characters."""
 
@@ -189,9 +186,8 @@ _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 def format_commands(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
     """Yield the lines of commands, indented.
 
-    If a `width` is given, longer commands are continued on the next line with a backslash if the shell allows
-    it, so that a copy from the terminal is still the same command. The indent is then smaller if a word would
-    not fit otherwise.
+    If a `width` is given, commands that are wider are continued on the next line with a backslash where a shell
+    allows that, so that they can still be copied. The indent is then reduced if a word would not fit otherwise.
     """
     texts = [adapt_commands(clean(command, limit=8000)).splitlines() for command in commands]
     if width is None:
@@ -207,10 +203,7 @@ def format_commands(commands: Iterable[str], indent: int = 10, width: int | None
 
 
 def _compute_indent(line: str, indent: int, width: int) -> int:
-    """Return the indent of a command.
-
-    This is `indent` if all words fit, or else the indent at which the fewest lines are too wide.
-    """
+    """Return `indent` or, if a word would not fit, the indent at which the fewest lines are too wide."""
     scores = []
     for candidate in range(indent, -1, -1):
         parts = _break_command(line, width - candidate)
@@ -226,7 +219,7 @@ def _compute_indent(line: str, indent: int, width: int) -> int:
 def _break_command(line: str, width: int) -> list[str]:
     """Return a shell command as lines that are at most `width` columns wide, unless a word is wider.
 
-    A command with a comment, a here-document or unusual spaces is not broken.
+    A command with a comment, a here-document or repeated spaces stays on one line.
     """
     words = _WORD.findall(line)
     if (
@@ -250,9 +243,9 @@ def _break_command(line: str, width: int) -> list[str]:
 def print_commands(
     out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "", broken: bool = False
 ) -> None:
-    """Print commands without wrapping them, so that they can be copied.
+    """Print commands so that they can be copied.
 
-    With `broken`, long commands are continued on the next line with a backslash.
+    With `broken`, long commands are continued on the next line with a backslash; otherwise each stays on one line.
     """
     for line in format_commands(commands, indent, out.width if broken else None):
         out.print(Text(line, style=style), wrap=False)
@@ -262,9 +255,9 @@ def print_commands(
 
 
 def count_columns(text: str) -> int:
-    """Return the number of terminal columns of a text.
+    """Return the number of terminal columns that a text occupies.
 
-    Wide East Asian characters take two columns, combining characters none.
+    Wide East Asian characters occupy two columns, and combining characters none.
     """
     if text.isascii():
         return len(text)
@@ -275,9 +268,9 @@ def count_columns(text: str) -> int:
 
 
 def _find_breaks(text: str, width: int) -> list[int]:
-    """Return the offsets at which the lines of a text begin, except the first.
+    """Return the offsets at which the lines of a text begin, except the first line.
 
-    Lines are broken between words, and within a word only if it is wider than a line.
+    Lines are broken between words. A word is broken only if it is wider than a line.
     """
     breaks: list[int] = []
     column = 0

@@ -1,4 +1,4 @@
-"""The output of `placement`: a screen, JSON (docs/schemas/placement.schema.json) and an SVG chart."""
+"""The output of `placement`: text, JSON (docs/schemas/placement.schema.json) and an SVG chart."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["make_placement_json", "make_placement_svg", "render_placement"]
 
 MAX_TABLE_ROWS, MIN_TABLE_ROWS = 10, 3
-"""The largest number of operations in the table without -v, and the smallest if there is much above the table."""
+"""The largest number of operations in the table without -v, and the smallest if the text above it is long."""
 MAX_SCREEN_LINES = 24
-"""The number of lines that the text should have at most without -v."""
+"""The largest number of lines that the text should have without -v."""
 
 
 def render_placement(
@@ -73,7 +73,7 @@ def render_placement(
 
 
 def _describe_left_out(data: PlacementData) -> list[str]:
-    """Return sentences about the operations that were counted together or not counted."""
+    """Return sentences about operations that were only counted together, or not counted at all."""
     sentences = []
     if data.count_others:
         sentences.append(
@@ -100,21 +100,21 @@ def _format_device(device: PlacementDevice, count: int) -> str:
 
 
 def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
-    """Print a row for each operation, and a column for each device.
+    """Print a table with a row for each operation and a column for each device.
 
-    If this table would be too wide, print a list of devices for each operation.
+    If it would be too wide, print a list of devices for each operation instead.
     """
     if not data.ops:
         return
     devices, counts = _group_by_operation(data)
     ops = list(counts)
     # Leave space for the lines below the table.
-    max_rows = MAX_SCREEN_LINES - out.text.count("\n") - (8 if data.calls else 6)
-    shown_ops = ops if verbose else ops[: max(min(MAX_TABLE_ROWS, max_rows), MIN_TABLE_ROWS)]
+    space = MAX_SCREEN_LINES - out.text.count("\n") - (8 if data.calls else 6)
+    shown_ops = ops if verbose else ops[: max(min(MAX_TABLE_ROWS, space), MIN_TABLE_ROWS)]
     heads = [_shorten_device(item) for item in devices]
-    columns = [max(count_columns(header), 7) for header in heads]
+    column_widths = [max(count_columns(header), 7) for header in heads]
     out.print()
-    if 4 + 20 + sum(columns) + 2 * len(columns) > out.width:
+    if 4 + 20 + sum(column_widths) + 2 * len(column_widths) > out.width:
         for op in shown_ops:
             device_counts = ", ".join(
                 f"{count:,} on {_shorten_device(device)}"
@@ -122,15 +122,15 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
             )
             print_hanging(out, Text(f"  {op}: "), device_counts)
     else:
-        max_rows = out.width - 4 - sum(columns) - 2 * len(columns)
-        name_width = min(max_rows, max(map(count_columns, ("Operation", *shown_ops))))
-        header = "".join(f"  {item:>{size}}" for item, size in zip(heads, columns, strict=True))
+        space = out.width - 4 - sum(column_widths) - 2 * len(column_widths)
+        name_width = min(space, max(map(count_columns, ("Operation", *shown_ops))))
+        header = "".join(f"  {item:>{size}}" for item, size in zip(heads, column_widths, strict=True))
         out.print(Text(f"  {'Operation':{name_width}}{header}", style="bold"), wrap=False)
         for op in shown_ops:
             label = op if count_columns(op) <= name_width else f"…{op[1 - name_width :]}"
             numbers = "".join(
                 f"  {format(counts[op][device], ',') if device in counts[op] else '·':>{size}}"
-                for device, size in zip(devices, columns, strict=True)
+                for device, size in zip(devices, column_widths, strict=True)
             )
             out.print(Text(f"  {label:{name_width}}{numbers}"), wrap=False)
     if len(ops) > len(shown_ops):
@@ -138,7 +138,7 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
 
 
 def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """Return the devices, GPUs first, and the counts by operation and device.
+    """Return the devices, with the CPUs last, and the counts by operation and device.
 
     The most frequent operation comes first.
     """
@@ -150,7 +150,7 @@ def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[
 
 
 def _shorten_device(device: str) -> str:
-    """Return the device without its job and replica, such as "worker/task:1/GPU:0"."""
+    """Return a short form of a device name, such as "worker/task:1/GPU:0"."""
     return device.removeprefix("/job:").replace("/replica:0", "").replace("/device:", "/")
 
 
@@ -230,13 +230,13 @@ def _make_kernels_json(placement: Placement) -> dict[str, Any] | None:
 CHART_WIDTH, ROW_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN = 760, 22, 230, 90
 """The width of the chart, the height of a row, and the left and right margins, in pixels."""
 COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
-"""The colours of the devices; each has a contrast of at least 3:1 against white and black."""
+"""The colours of the devices. Each has a contrast of at least 3:1 with both white and black."""
 MAX_CHART_ROWS = 30
 """The largest number of operations in a chart."""
 
 
 def make_placement_svg(placement: Placement) -> str:
-    """Return a bar chart of the operations on each device, for light and dark pages.
+    """Return a bar chart of the operations on each device, which is readable on light and dark pages.
 
     All text from the log is escaped.
     """
@@ -246,14 +246,15 @@ def make_placement_svg(placement: Placement) -> str:
     ops = list(counts)
     shown_ops = ops[:MAX_CHART_ROWS]
     max_count = max((sum(counts[op].values()) for op in shown_ops), default=1)
-    colour = {device: COLOURS[index % len(COLOURS)] for index, device in enumerate(devices)}
+    colour_by_device = {device: COLOURS[index % len(COLOURS)] for index, device in enumerate(devices)}
     title = clean_line(placement.summary, limit=300)
     parts = []
     top = 56
+    # The legend has three columns and at most 40 devices.
     for index, device in enumerate(devices[:40]):
         x, y = 16 + 250 * (index % 3), top + 20 * (index // 3)
         label = f"{clean_line(device, limit=60)}: {totals[device]:,}"
-        parts.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour[device]}"/>')
+        parts.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour_by_device[device]}"/>')
         parts.append(f'<text x="{x + 18}" y="{y}">{escape(label)}</text>')
     top += 20 * (-(-min(len(devices), 40) // 3)) + 16
     for index, op in enumerate(shown_ops):
@@ -267,7 +268,7 @@ def make_placement_svg(placement: Placement) -> str:
                 width = (CHART_WIDTH - LEFT_MARGIN - RIGHT_MARGIN) * count / max_count
                 tip = escape(f"{op} on {clean_line(device, limit=80)}: {count:,}")
                 parts.append(
-                    f'<rect x="{bar_left:.1f}" y="{y}" width="{max(width, 1):.1f}" height="16" fill="{colour[device]}">'
+                    f'<rect x="{bar_left:.1f}" y="{y}" width="{max(width, 1):.1f}" height="16" fill="{colour_by_device[device]}">'
                     f"<title>{tip}</title></rect>"
                 )
                 bar_left += max(width, 1)

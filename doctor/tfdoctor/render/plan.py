@@ -1,4 +1,4 @@
-"""The result of the planner: text, and JSON (docs/schemas/recommend.schema.json)."""
+"""The result of the planner, as text and as JSON (docs/schemas/recommend.schema.json)."""
 
 from __future__ import annotations
 
@@ -37,59 +37,62 @@ __all__ = [
 
 
 def render_recommendation(
-    answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
+    recommendation: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """Return the recommendation as text, shortened until it fits on one screen.
 
     With `verbose`, the text is not shortened. Commands are not wrapped.
     """
-    levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
     # (largest number of options or reasons, largest number of lines of a caveat)
+    levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
     for max_items, lines in levels if width >= NARROW else levels[:1]:
         out = Page(width, coloured=colour)
-        print_hanging(out, Text(""), _describe_host(answer.host))
+        print_hanging(out, Text(""), _describe_host(recommendation.host))
         out.print()
-        if answer.without_gpu is not None and answer.conflict is None:
-            _print_cpu_option(out, answer.without_gpu, "✓ ")
-        if answer.conflict is not None:
-            _print_conflict(out, answer, max_items, lines, verbose=verbose)
+        if recommendation.without_gpu is not None and recommendation.conflict is None:
+            _print_cpu_option(out, recommendation.without_gpu, "✓ ")
+        if recommendation.conflict is not None:
+            _print_conflict(out, recommendation, max_items, lines, verbose=verbose)
         elif verbose:
-            for index, option in enumerate(answer.options):
+            for index, option in enumerate(recommendation.options):
                 if index:
                     out.print()
                 _print_option(out, option, index)
         else:
             if width >= WIDE:
-                _print_table(out, answer.options[:max_items], lines, any_card=not answer.host.cards)
+                _print_table(out, recommendation.options[:max_items], lines, any_card=not recommendation.host.cards)
             else:
-                for index, option in enumerate(answer.options[:max_items]):
-                    _print_brief_option(out, option, index, lines, any_card=not answer.host.cards)
+                for index, option in enumerate(recommendation.options[:max_items]):
+                    _print_brief_option(out, option, index, lines, any_card=not recommendation.host.cards)
             if max_items > 1:
-                _print_newest_rejection(out, answer)
-            _print_rest(out, answer, max_items)
+                _print_newest_rejection(out, recommendation)
+            _print_footer(out, recommendation, max_items)
         if verbose:
-            _print_rejected(out, answer)
+            _print_rejected(out, recommendation)
         if verbose or out.height <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_cpu_option(out: Page, remedy: Remedy, sign: str) -> None:
+def _print_cpu_option(out: Page, remedy: Remedy, mark: str) -> None:
     print_hanging(
-        out, Text(sign, style="green" if sign.strip() else ""), clean_line(remedy.text), style="bold"
+        out, Text(mark, style="green" if mark.strip() else ""), clean_line(remedy.text), style="bold"
     )
     print_commands(out, remedy.commands, 4, style="bold", broken=True)
     out.print()
 
 
 WIDE = 70
-"""From this width in columns on, options are a table."""
+"""From this width in columns on, the options are printed as a table."""
 COMMAND_LABEL_COLUMNS = 16
 """The width of the label before an option's command, such as "  No container  ", in columns."""
 
 
 def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
-    """Return the important caveats of an option, with those about newer GPUs if `any_card` is set."""
+    """Return the important caveats of an option.
+
+    `any_card` says whether the option is for any GPU, so that a limit to older GPUs is important as well.
+    """
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
@@ -100,9 +103,9 @@ def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
 
 
 def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
-    """Print the options as a table, followed by commands and the caveats as footnotes.
+    """Print the options as a table, followed by commands, and by the caveats as footnotes.
 
-    The commands are those of the best option, and of the best option of the other method.
+    The commands are those of the best option, and those of the best option of the other method.
     """
     notes = list(
         dict.fromkeys(note for option in options for note in _list_caveats(option, any_card=any_card))
@@ -132,9 +135,9 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
         out.print(row_mark + Text("  ".join(fields), style="" if number else "bold"), wrap=False)
     out.print()
     _print_command(out, "Best", options[0], style="bold")
-    other = next((option for option in options if option.method is not options[0].method), None)
-    if other is not None:
-        _print_command(out, "No container" if options[0].base is not None else "Container", other)
+    alternative = next((option for option in options if option.method is not options[0].method), None)
+    if alternative is not None:
+        _print_command(out, "No container" if options[0].base is not None else "Container", alternative)
     for number, note in enumerate(notes, 1):
         if number == 1:
             out.print()
@@ -143,14 +146,14 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
 
 
 def _format_method(option: Option) -> str:
-    """Return the method, such as "image tensorflow:25.02-tf2-py3", without the registry."""
+    """Return the method of an option, such as "image tensorflow:25.02-tf2-py3", without the registry."""
     if option.base is None:
         return "virtual environment"
     return f"image {option.base.image.rpartition('/')[2]}"
 
 
 def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> None:
-    """Print the commands of an option next to their label, or below it if they need the whole width."""
+    """Print the commands of an option beside a label, or below it if they need the full width."""
     for index, line in enumerate(format_commands(option.commands, COMMAND_LABEL_COLUMNS, out.width)):
         label = Text((f"  {name}" if index == 0 else "").ljust(COMMAND_LABEL_COLUMNS), style="bold")
         if index == 0 and line[:COMMAND_LABEL_COLUMNS].strip():
@@ -160,7 +163,7 @@ def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> 
 
 
 def _print_brief_option(out: Page, option: Option, index: int, lines: int, *, any_card: bool) -> None:
-    """Print an option, its commands and its caveats, and the contents of the first option.
+    """Print an option with its commands and caveats and, if it is the first option, its contents.
 
     `lines` is the largest number of lines of a caveat.
     """
@@ -174,10 +177,10 @@ def _print_brief_option(out: Page, option: Option, index: int, lines: int, *, an
     out.print()
 
 
-def _print_newest_rejection(out: Page, answer: Recommendation) -> None:
-    """Print why the newest rejected release does not work, unless an option has this release."""
-    newest = next(iter(answer.rejected), None)
-    if newest is None or any(option.tensorflow == newest.tensorflow for option in answer.options):
+def _print_newest_rejection(out: Page, recommendation: Recommendation) -> None:
+    """Print why the newest rejected release does not work, unless an option has the same release."""
+    newest = next(iter(recommendation.rejected), None)
+    if newest is None or any(option.tensorflow == newest.tensorflow for option in recommendation.options):
         return
     text = _format_rejection(newest)
     print_hanging(
@@ -189,16 +192,16 @@ def _print_newest_rejection(out: Page, answer: Recommendation) -> None:
 
 
 def _format_rejection(rejection: Rejected) -> str:
-    """Return the first two reasons on one line."""
+    """Return the first two reasons of a rejection on one line."""
     texts = [reason.text for reason in rejection.reasons[:2]]
     return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
 
 
-def _print_rest(out: Page, answer: Recommendation, max_options: int) -> None:
-    hidden_options = len(answer.options) - max_options
+def _print_footer(out: Page, recommendation: Recommendation, max_options: int) -> None:
+    hidden_options = len(recommendation.options) - max_options
     parts = [format_count(hidden_options, "other way")] if hidden_options > 0 else []
-    if answer.rejected:
-        parts.append(f"why {len(answer.rejected)} others do not fit")
+    if recommendation.rejected:
+        parts.append(f"why {len(recommendation.rejected)} others do not fit")
     print_more_commands(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
@@ -207,7 +210,7 @@ MAX_PARTS = 4
 
 
 def print_option(out: Page, option: Option, *, whole: bool) -> None:
-    """Print an option without its commands, for `--dry-run`: the whole option, or only its largest parts."""
+    """Print an option without its commands, for `--dry-run`. Unless `whole` is set, shorten it."""
     if whole:
         _print_option(out, option, 0, commands=False)
         return
@@ -238,9 +241,9 @@ def print_option(out: Page, option: Option, *, whole: bool) -> None:
 
 
 def _describe_host(host: Host) -> str:
-    """Return the machine that the recommendation is for as text."""
+    """Return the GPUs, the driver and the platform of the machine that the recommendation is for."""
     cards = ", ".join(
-        card.name
+        card.name  # "compute capability 8.6" if the user named no model
         if "capability" in card.name
         else f"{card.name} ({' or '.join((card.capability, *card.other_capabilities))})"
         for card in host.cards
@@ -300,7 +303,7 @@ def _print_parts(out: Page, parts: Sequence[Part]) -> None:
 
 
 def format_bytes(count: int) -> str:
-    """Return a number of bytes as text, such as `"2.4 GB"` or `"130 MB"`, in decimal units as registries use."""
+    """Return a number of bytes as text, such as "2.4 GB", in the decimal units that registries use."""
     if count >= 1_000_000_000:
         return f"{count / 1_000_000_000:.1f} GB"
     if count >= 1_000_000:
@@ -309,11 +312,11 @@ def format_bytes(count: int) -> str:
 
 
 def _print_conflict(
-    out: Page, answer: Recommendation, max_reasons: int, lines: int, *, verbose: bool
+    out: Page, recommendation: Recommendation, max_reasons: int, lines: int, *, verbose: bool
 ) -> None:
-    """Print the reasons of a conflict, and the requests that would work instead."""
-    assert answer.conflict is not None  # noqa: S101 - the caller has checked this
-    version = answer.request.tensorflow
+    """Print the reasons for a conflict, and the requests that would work instead."""
+    assert recommendation.conflict is not None  # noqa: S101 - the caller has checked this
+    version = recommendation.request.tensorflow
     target = f"TensorFlow {version}" if version else "a TensorFlow"
     print_hanging(
         out,
@@ -321,14 +324,14 @@ def _print_conflict(
         clean_line(f"No installation of {target} meets this request."),
         style="bold",
     )
-    reasons = answer.conflict.reasons
-    shown_reasons = reasons if verbose else _select_reasons(answer)[:max_reasons]
+    reasons = recommendation.conflict.reasons
+    shown_reasons = reasons if verbose else _select_reasons(recommendation)[:max_reasons]
     for reason in shown_reasons:
         text = clean_line(reason.text, limit=1000)
         print_hanging(
             out, Text("  Why   "), text if verbose else shorten_text(text, out.width - 8, max(lines, 2))
         )
-    for number, suggestion in enumerate(answer.conflict.suggestions):
+    for number, suggestion in enumerate(recommendation.conflict.suggestions):
         out.print()
         text = clean_line(suggestion.text, limit=500)
         print_hanging(out, Text("→ ", style="bold"), upper_first(text), style="bold")
@@ -340,40 +343,40 @@ def _print_conflict(
                 )
         style = "" if number else "bold"
         print_commands(out, suggestion.option.commands, 8, style=style, broken=not verbose)
-    for build in answer.conflict.arm64_builds:
+    for build in recommendation.conflict.arm64_builds:
         out.print()
         text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
         print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
         print_commands(out, (build.command,), 8, broken=not verbose)
-    if answer.without_gpu is not None:
+    if recommendation.without_gpu is not None:
         out.print()
-        _print_cpu_option(out, answer.without_gpu, "  ")
+        _print_cpu_option(out, recommendation.without_gpu, "  ")
     hidden_reasons = len(reasons) - len(shown_reasons)
     if hidden_reasons > 0 and not verbose:
-        if answer.without_gpu is None:
+        if recommendation.without_gpu is None:
             out.print()
         print_more_commands(out, "More", [("-v", format_count(hidden_reasons, "other reason"))])
 
 
-def _select_reasons(answer: Recommendation) -> list[Reason]:
-    """Return the decisive reasons.
+def _select_reasons(recommendation: Recommendation) -> list[Reason]:
+    """Return the decisive reasons for a conflict.
 
-    These are the reasons against the newest release if no version was requested, or else one of each cause.
+    If no version was requested, these are the reasons against the newest release, else one reason for each cause.
     """
-    if answer.request.tensorflow is None and answer.rejected:
-        return list(answer.rejected[0].reasons)
+    if recommendation.request.tensorflow is None and recommendation.rejected:
+        return list(recommendation.rejected[0].reasons)
     reasons_by_cause: dict[Cause, Reason] = {}
-    for reason in answer.conflict.reasons if answer.conflict is not None else ():
+    for reason in recommendation.conflict.reasons if recommendation.conflict is not None else ():
         reasons_by_cause.setdefault(reason.cause, reason)
     return list(reasons_by_cause.values())
 
 
-def _print_rejected(out: Page, answer: Recommendation) -> None:
-    """Print the reasons against other releases and recipes, unless the result is a conflict."""
-    if answer.conflict is not None or not answer.rejected:
+def _print_rejected(out: Page, recommendation: Recommendation) -> None:
+    """Print the reasons why other releases and recipes were rejected, unless the result is a conflict."""
+    if recommendation.conflict is not None or not recommendation.rejected:
         return
     rejections_by_reason: dict[tuple[str, str], list[Rejected]] = {}
-    for rejection in answer.rejected:
+    for rejection in recommendation.rejected:
         text = _format_rejection(rejection)
         rejections_by_reason.setdefault((rejection.recipe.value, text), []).append(rejection)
     out.print()
@@ -393,13 +396,13 @@ def _print_rejected(out: Page, answer: Recommendation) -> None:
 # ---------------------------------------------------------------- JSON
 
 
-def make_recommendation_json(answer: Recommendation) -> dict[str, Any]:
+def make_recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
     """Return the document that `tfdoctor recommend --json` prints."""
     return {
         "schema_version": 1,
-        "request": _make_request_json(answer.request),
-        "host": _make_host_json(answer.host),
-        "options": [make_option_json(option, rank) for rank, option in enumerate(answer.options, 1)],
+        "request": _make_request_json(recommendation.request),
+        "host": _make_host_json(recommendation.host),
+        "options": [make_option_json(option, rank) for rank, option in enumerate(recommendation.options, 1)],
         "rejected": [
             {
                 "method": item.recipe.method.value,
@@ -407,24 +410,24 @@ def make_recommendation_json(answer: Recommendation) -> dict[str, Any]:
                 "tensorflow": item.tensorflow,
                 "reasons": [_make_reason_json(reason) for reason in item.reasons],
             }
-            for item in answer.rejected
+            for item in recommendation.rejected
         ],
         "conflict": None
-        if answer.conflict is None
+        if recommendation.conflict is None
         else {
-            "reasons": [_make_reason_json(reason) for reason in answer.conflict.reasons],
+            "reasons": [_make_reason_json(reason) for reason in recommendation.conflict.reasons],
             "nearest": [
                 {"text": item.text, "option": make_option_json(item.option, rank)}
-                for rank, item in enumerate(answer.conflict.suggestions, 1)
+                for rank, item in enumerate(recommendation.conflict.suggestions, 1)
             ],
             "elsewhere": [
                 {"text": item.text, "command": item.command, "sources": list(item.sources)}
-                for item in answer.conflict.arm64_builds
+                for item in recommendation.conflict.arm64_builds
             ],
         },
         "without_gpu": None
-        if answer.without_gpu is None
-        else {"text": answer.without_gpu.text, "commands": list(answer.without_gpu.commands)},
+        if recommendation.without_gpu is None
+        else {"text": recommendation.without_gpu.text, "commands": list(recommendation.without_gpu.commands)},
     }
 
 

@@ -25,12 +25,12 @@ FONTS = (
     "Nimbus Sans",
     "Segoe UI",
 )
-"""Fonts to try. resvg draws text with the system's fonts, and silently omits it if none has the given name."""
+"""The fonts to try. resvg draws text with a font of the system, and silently omits it if the font is missing."""
 SAMPLE_SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<text x="2" y="15" style="font:12px sans-serif">Ag</text></svg>'
 )
-"""A chart with text, to find out whether a font is installed."""
+"""An SVG with text, which shows whether a font is installed."""
 PIXEL_RATIO = 2
 """The number of pixels of the PNG for each pixel of the SVG, in each direction."""
 
@@ -45,7 +45,7 @@ def make_png_converter() -> Callable[[str], bytes]:
     except ImportError:
         message = "PNG needs resvg-py, which is not installed beside tfdoctor."
         raise Error(message, hint=make_install_command("resvg-py")) from None
-    # Without fonts, the text is omitted. A font that gives the same picture is not installed.
+    # resvg omits the text if a font is not installed. The picture is then the same as without any fonts.
     svg_without_text = svg_to_bytes(svg_string=SAMPLE_SVG, skip_system_fonts=True)
     font = next(
         (
@@ -59,8 +59,8 @@ def make_png_converter() -> Callable[[str], bytes]:
         message = f"PNG needs a font for its text, and this system has none of {', '.join(FONTS[:4])} …"
         raise Error(message, hint="apt-get install fonts-dejavu-core")
 
-    def paint(svg: str) -> bytes:
+    def convert(svg: str) -> bytes:
         png: bytes = svg_to_bytes(svg_string=svg, sans_serif_family=font, zoom=PIXEL_RATIO)
         return png
 
-    return paint
+    return convert

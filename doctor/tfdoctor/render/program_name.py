@@ -1,4 +1,4 @@
-"""Print tfdoctor's commands as the user's shell finds them, such as `./scripts/tfdoctor fix` in a checkout.
+"""Show tfdoctor's commands as the user's shell finds them, such as `./scripts/tfdoctor fix`.
 
 Only terminal output is adapted. JSON, Markdown and files contain the plain name `tfdoctor`, because they may be
 read on other machines.
@@ -14,7 +14,7 @@ import sys
 __all__ = ["adapt_commands", "get_program_name"]
 
 PROGRAM_NAME_VARIABLE = "TFDOCTOR_CALLED"
-"""The environment variable in which a script that starts tfdoctor passes its own name."""
+"""The environment variable in which a script that starts tfdoctor passes its name."""
 COMMAND_NAMES = (
     "build",
     "capture",
@@ -35,7 +35,7 @@ COMMAND_NAMES = (
 """The commands that are adapted in texts."""
 PLAIN_NAME = "tfdoctor"
 MAX_NAME_CHARS = 120
-"""The largest length of a name in characters; a longer one is not used, because it would fill the screen."""
+"""The largest length of a name in characters. A longer one is not used, because it would fill the screen."""
 _COMMAND = re.compile(rf"(?<![\w./'-])(?<!-m ){PLAIN_NAME}(?= (?:{'|'.join(COMMAND_NAMES)})\b)")
 """Matches the plain name before a command, unless it is part of a path or follows `-m`."""
 
@@ -44,20 +44,20 @@ _COMMAND = re.compile(rf"(?<![\w./'-])(?<!-m ){PLAIN_NAME}(?= (?:{'|'.join(COMMA
 def get_program_name() -> str:
     """Return the command that runs tfdoctor, quoted for a shell.
 
-    If a script passed its own name, this is that name, and its variable is removed from the environment.
+    If a script passed its name, the result is that name, and the variable is removed from the environment.
     """
     script_name = os.environ.pop(PROGRAM_NAME_VARIABLE, "")
-    arguments = [script_name] if script_name else _get_python_command()
+    arguments = [script_name] if script_name else _get_start_command()
     from shlex import quote
 
     quoted = " ".join(quote(word) for word in arguments)
     return quoted if quoted.isprintable() and len(quoted) <= MAX_NAME_CHARS else PLAIN_NAME
 
 
-def _get_python_command() -> list[str]:
-    """Return the arguments that started tfdoctor.
+def _get_start_command() -> list[str]:
+    """Return the words of the command that started tfdoctor.
 
-    The result is the plain name if the shell finds the running program by it, or if Python runs another program.
+    This is the plain name if the shell finds the running program by that name, or if Python runs another program.
     """
     program = sys.argv[0] if sys.argv else ""
     folder, _, basename = program.replace("\\", "/").rpartition("/")
@@ -79,7 +79,7 @@ def _get_python_command() -> list[str]:
 
 
 def _get_uv_command(folder: str) -> list[str]:
-    """Return the `uvx` or `uv run` command that started tfdoctor; empty if uv did not start it.
+    """Return the words of the `uvx` or `uv run` command that started tfdoctor, or [] if uv did not.
 
     `folder` is the folder of the running program.
     """
@@ -92,7 +92,7 @@ def _get_uv_command(folder: str) -> list[str]:
 
 
 def _find_install_source() -> str:
-    """Return the folder or URL that tfdoctor was installed from; "" if it came from a package index."""
+    """Return the folder or URL that tfdoctor was installed from, or "" if that was a package index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -106,9 +106,9 @@ def _find_install_source() -> str:
 
 
 def adapt_commands(text: str) -> str:
-    """Return the text with tfdoctor's commands as the user calls them.
+    """Return the text with tfdoctor's commands as the user types them.
 
-    Commands that are adapted already stay the same.
+    Commands that are already adapted are not changed.
     """
     if get_program_name() == PLAIN_NAME or PLAIN_NAME not in text:
         return text

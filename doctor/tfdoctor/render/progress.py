@@ -1,4 +1,4 @@
-"""Progress on standard error: animated on a terminal, plain lines elsewhere, nothing with `--quiet`."""
+"""Display progress on standard error: animated on a terminal, as lines elsewhere, none with `--quiet`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_FAILED_LINES = 20
 
 
 class _QuietProgress(Progress):
-    """A display that prints only the output of failed steps, which the error message refers to."""
+    """A display that prints only the output of failed steps, because the error message refers to it."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
@@ -32,38 +32,38 @@ class _QuietProgress(Progress):
     def failed(self, step: str, lines: Sequence[str]) -> None:
         self._mark_failed(step)
         self.close()
-        if self._verbose or not lines:  # verbose output was printed already
+        if self._verbose or not lines:  # with `verbose`, the lines were printed already
             return
-        self._say("  its last lines:")
+        self._write_line("  its last lines:")
         for line in lines[-MAX_FAILED_LINES:]:
-            self._say(f"    | {clean_line(line)}")
+            self._write_line(f"    | {clean_line(line)}")
 
     def close(self) -> None:
         """Stop the animation, if there is one."""
 
     def _mark_failed(self, step: str) -> None:
-        """Mark this step as failed; "" means the running step."""
+        """Mark a step as failed. An empty text means the running step."""
 
-    def _say(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         ERR.write(f"{text}\n")
         ERR.flush()
 
 
 class _LineProgress(_QuietProgress):
-    """A display that prints a line for each stage and step, and all output if `verbose` is set."""
+    """A display that prints a line for each stage and step and, if `verbose` is set, all output."""
 
     def stage(self, text: str) -> None:
-        self._say(clean_line(text))
+        self._write_line(clean_line(text))
 
     def step(self, number: int, total: int, text: str) -> None:
-        self._say(f"  [{number}/{total}] {clean_line(text, limit=100)}")
+        self._write_line(f"  [{number}/{total}] {clean_line(text, limit=100)}")
 
     def cached(self) -> None:
-        self._say("        from the cache")
+        self._write_line("        from the cache")
 
     def line(self, text: str) -> None:
         if self._verbose:
-            self._say(f"        {clean_line(text)}")
+            self._write_line(f"        {clean_line(text)}")
 
 
 class _AnimatedProgress(_LineProgress):
@@ -114,7 +114,7 @@ class _AnimatedProgress(_LineProgress):
     def done(self) -> None:
         if self._step:
             status = "cached" if self._cached else f"{time.monotonic() - self._start_time:.0f} s"
-            self._finish(f"  ✓ {self._step}  {status}", "")
+            self._finish_step(f"  ✓ {self._step}  {status}", "")
 
     def close(self) -> None:
         self._live_display.stop()
@@ -122,9 +122,9 @@ class _AnimatedProgress(_LineProgress):
     def _mark_failed(self, step: str) -> None:
         if self._step:
             number = self._step.partition(" ")[0]
-            self._finish(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")
+            self._finish_step(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")
 
-    def _finish(self, text: str, style: str) -> None:
+    def _finish_step(self, text: str, style: str) -> None:
         self._print(text, style)
         self._step = ""
         self._live_display.update("")
@@ -153,8 +153,8 @@ class _AnimatedProgress(_LineProgress):
 def open_progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
     """Yield a progress display.
 
-    With `quiet` it prints no progress. It is animated on a terminal if `moving` is set, and otherwise prints
-    plain lines. Do not set `moving` if other output may go to the terminal.
+    With `quiet`, it prints no progress. With `moving`, it is animated on a terminal, which other output would
+    disturb. Otherwise it prints plain lines.
     """
     display: _QuietProgress
     if quiet:
@@ -176,7 +176,7 @@ def open_progress(*, quiet: bool, verbose: bool = False, moving: bool = True) ->
 def show_read_progress(name: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that displays the progress of reading a file.
 
-    Its arguments are the bytes read and the total bytes. It displays nothing before `PROGRESS_DELAY_S`.
+    Its arguments are the number of bytes read and the total. It displays nothing before `PROGRESS_DELAY_S` is over.
     """
     start_time = time.monotonic()
     bars: list[Callable[[int, int], None]] = []
@@ -198,7 +198,7 @@ def show_read_progress(name: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextlib.contextmanager
 def _open_bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that updates a progress bar, with the bytes read and the total bytes as arguments."""
+    """Yield a function that updates a progress bar, with the arguments of `show_read_progress`."""
     from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bar
 

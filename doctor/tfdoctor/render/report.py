@@ -37,9 +37,9 @@ def render_report(
 ) -> str:
     """Return the report as text, at most `width` columns wide.
 
-    The text is one screen; it is everything if `verbose` is set, and only the verdict if `quiet` is set. `fix` is
-    the offer to fix the environment, and `typed` the command that made the report. Commands can be copied: they
-    are not wrapped, but on one screen they may be continued with backslashes.
+    The text is shortened to one screen, but `verbose` prints everything and `quiet` only the verdict. `fix` is the
+    offer to fix the environment, and `typed` the command that made the report. Commands can be copied: they are not
+    wrapped, but on one screen they may be continued with backslashes.
     """
     if not (verbose or quiet):
         return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
@@ -57,7 +57,7 @@ def render_report(
                 out, format_mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]"
             )
         print_explanation(out, main)
-    _print_others(out, report)
+    _print_other_findings(out, report)
     _print_reasons(out, report)
     _print_failed_checks(out, report)
     _print_comparison(out, report)
@@ -84,8 +84,8 @@ def _print_areas(out: Page, report: Report) -> None:
     out.print()
 
 
-def _print_others(out: Page, report: Report) -> None:
-    """Print the consequences of the root cause, and the other findings."""
+def _print_other_findings(out: Page, report: Report) -> None:
+    """Print the findings that follow from the root cause, and then all others."""
     consequences = report.consequences
     others = [f for f in report.findings if f is not report.main_finding and f not in consequences]
     for title, findings in (("Follows from it, or is fixed with it:", consequences), ("Also found:", others)):
@@ -123,7 +123,7 @@ def _print_failed_checks(out: Page, report: Report) -> None:
 
 
 def _print_comparison(out: Page, report: Report) -> None:
-    """Print the prediction beside the behaviour of TensorFlow, if TensorFlow was run."""
+    """Print the behaviour of TensorFlow and its differences from the prediction, if TensorFlow was run."""
     observed, prediction = report.observed, report.prediction
     if observed is None:
         return

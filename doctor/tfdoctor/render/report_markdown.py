@@ -1,6 +1,6 @@
 """The output of `tfdoctor report`: one machine as Markdown for a bug report.
 
-The report must be redacted before. External text cannot open or close a fenced block, a table cell or a tag, or
+The report must already be redacted. External text cannot open or close a fenced block, a table cell or a tag, or
 mention a user. GitHub limits a comment to 65,536 characters, so the longest sections are cut, with a note.
 """
 
@@ -34,7 +34,7 @@ _RESERVED_CHARS = 400
 
 @dataclass
 class _Section:
-    """A section of the Markdown. Only the lines of its body may be cut, from the end."""
+    """A section of the Markdown. If it has to be shortened, the last lines of its body are cut."""
 
     head: list[str]
     body: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _Section:
         return [*self.head, *self.body, *self.foot, *note]
 
     def count_chars(self) -> int:
-        """Return the length in characters, with the newlines."""
+        """Return the length of the section in characters, including newlines."""
         return sum(len(line) + 1 for line in self.list_lines())
 
 
@@ -80,9 +80,13 @@ def make_report_markdown(report: Report, *, differences: Sequence[str] = ()) -> 
     ]
     sections = [section for section in sections if section.head]
     total = sum(section.count_chars() for section in sections)
-    # Cut the last quarter of the longest body until the text is short enough.
+    # Repeatedly cut the last quarter of the longest body until the text is short enough.
     while total > MAX_COMMENT_CHARS - _RESERVED_CHARS:
-        largest = max((s for s in sections if s.body), key=lambda s: sum(map(len, s.body)), default=None)
+        largest = max(
+            (section for section in sections if section.body),
+            key=lambda section: sum(map(len, section.body)),
+            default=None,
+        )
         if largest is None:
             break
         drop_count = max(1, len(largest.body) // 4)
@@ -93,7 +97,7 @@ def make_report_markdown(report: Report, *, differences: Sequence[str] = ()) -> 
 
 
 def _make_folded_section(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
-    """Return a section that is folded on the page; empty if there are no rows.
+    """Return a section that the reader can unfold, or an empty section if there are no rows.
 
     `rows` are the rows of a table, or a text for a fenced block.
     """
@@ -119,7 +123,7 @@ def _format_fact(fact: Fact[str]) -> str:
 
 
 def _make_version_section(report: Report) -> _Section:
-    """Return a table of the versions on the machine, without the unknown ones."""
+    """Return a table of the versions on the machine. Rows without a value are left out."""
     facts = report.facts
     machine, python, tensorflow = facts.machine, value_of(facts.python), value_of(facts.tensorflow)
     smi = value_of(facts.driver.smi)

@@ -38,17 +38,17 @@ def render_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the problems of tfdoctor itself, followed by the meaning of the program's output.
+    """Return the problems of tfdoctor itself, followed by the diagnosis of the program's output.
 
     * `arguments` are the program and its arguments.
     * `status` is the exit status, or the negative number of the signal that ended the program.
     * `report` is None if the output could not be analysed.
     * `has_messages` says whether the output contained TensorFlow messages.
-    * `failures` are the errors of writing the output.
-    * `lost_bytes` is the number of bytes of the output that were not read.
-    * `notes` are sentences that are printed below the meaning.
-    * `placement` is the result of placement analysis, or None if it was not requested.
-    * `placement_notes` are sentences about how the placement was found out.
+    * `failures` are the errors that occurred when the output was passed on.
+    * `lost_bytes` is the number of bytes of the output that were not analysed.
+    * `notes` are sentences that are printed below the diagnosis.
+    * `placement` is the result of the placement analysis, or None if it was not requested.
+    * `placement_notes` are sentences that are printed below the placement.
     """
     lines = [f"could not pass its output on: {failure}." for failure in failures]
     if report is None:
@@ -93,19 +93,19 @@ def _summarize_log(
     width: int,
     colour: bool,
 ) -> str:
-    """Return the meaning of the program's output as text."""
+    """Return the diagnosis of the program's output as text."""
     if report.cause is Cause.INCONCLUSIVE and not has_messages:
         message = "tfdoctor: the output contains no TensorFlow message about GPUs.\n"
         return "" if quiet else message
     # Four lines are printed around the log's text, and three more for notes.
-    room = SCREEN_LINES - 4 - 3 * bool(notes)
-    body = render_log(report, verbose=verbose, quiet=quiet, max_lines=room, width=width, colour=colour)
+    max_lines = SCREEN_LINES - 4 - 3 * bool(notes)
+    body = render_log(report, verbose=verbose, quiet=quiet, max_lines=max_lines, width=width, colour=colour)
     if quiet:
         return body
     end_text = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
-    head = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {end_text}. What its output meant:"
+    heading = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {end_text}. What its output meant:"
     note_text = _fill_notes(notes, width)
-    return "\n".join(["", head, "", body.rstrip("\n"), *(["", note_text] if note_text else []), ""])
+    return "\n".join(["", heading, "", body.rstrip("\n"), *(["", note_text] if note_text else []), ""])
 
 
 def _fill_notes(notes: Sequence[str], width: int) -> str:

@@ -1,6 +1,6 @@
-"""One screen for `check`: whether the GPU is used, the reason, the remedy and how to undo it.
+"""The one-screen output of `check`: the verdict, the reason, the remedy and how to undo it.
 
-Parts that do not fit are counted, with the command that prints them. `-v` prints everything.
+If parts do not fit, their number is printed with the command that shows them. `-v` prints everything.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ NAME_COLUMNS = 13
 UNDO_NOTE = "No root needed; it asks first, and with --undo takes all of it back."
 ROOT_NOTE = "Ask whoever runs this machine: it needs root."
 MAX_COMMAND_CHARS = 28
-"""The largest length of the user's command for it to be repeated in hints.
+"""The largest length, in characters, of a user's command that hints repeat.
 
 A longer command is replaced by "the same with", because the user still sees it above the output.
 """
 NARROW = 60
 """Below this width in columns, a text may take twice as many lines."""
 ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
-"""The levels of shortening. Each level leaves out more than the one before it, so that the text fits a screen."""
+"""The levels of shortening. Each level leaves out more than the one before it, so that the text fits on a screen."""
 TENSORFLOW_AREAS = ("CUDA", "cuDNN", "Loader")
-"""Areas that are examined only if there is a TensorFlow."""
+"""The areas that are examined only if TensorFlow is installed."""
 MAX_CODES = 4
 """The largest number of finding codes on one line."""
 MAX_TEXT_LINES = 3
-"""The largest number of lines of a text, and of commands if not all of them fit."""
+"""The largest number of lines of a text, and that of commands if not all of them fit."""
 
 
 def render_screen(
@@ -106,9 +106,9 @@ def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, leve
 
 
 def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
-    """Print which Python was examined, and why.
+    """Print which Python was examined, and why it was chosen.
 
-    With `short`, the reason is printed only if the choice of this Python is unexpected.
+    With `short`, the reason is printed only if the choice is unexpected.
     """
     python, choice = value_of(report.facts.python), report.facts.choice
     description = (
@@ -129,7 +129,7 @@ def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
 
 
 def print_verdict(out: Page, report: Report) -> None:
-    """Print whether the GPU is used, and why not."""
+    """Print whether the GPU is used and, if not, why."""
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
@@ -137,7 +137,7 @@ def print_verdict(out: Page, report: Report) -> None:
 
 
 def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
-    """Print the reason in whole sentences, followed by an empty line unless `dense` is set."""
+    """Print the reason, shortened to `lines` lines, followed by an empty line unless `dense` is set."""
     columns = out.width - LABEL_COLUMNS
     lines = lines if out.width >= NARROW else 2 * lines
     print_labelled(out, "Why", shorten_text(clean_line(text, limit=3000), columns, lines))
@@ -148,16 +148,17 @@ def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bo
 def print_main_remedy(
     out: Page, finding: Finding, fix: Offer | None, typed: str, *, is_short: bool = False
 ) -> None:
-    """Print the remedy, whether it can be undone, and an alternative for users without root.
+    """Print the remedy, how to undo it, and an alternative for users without root.
 
-    `fix` is the offer of `fix` if it is the remedy, or else None. With `least`, few lines are printed.
+    `fix` is the offer of the `fix` command if that fixes the finding, else None. With `is_short`, fewer lines are
+    printed.
     """
     if fix is not None:
         label = Text("  Fix it".ljust(LABEL_COLUMNS), style="bold")
         lines = list(format_commands([fix.command], LABEL_COLUMNS, out.width))
         if not lines[0][:LABEL_COLUMNS].strip():
             label = label + Text(lines.pop(0)[LABEL_COLUMNS:], style="bold")
-        out.print(label, wrap=False)  # on its own line if the command needs the whole width
+        out.print(label, wrap=False)  # the label has its own line if the command needs the full width
         for line in lines:
             out.print(Text(line, style="bold"), wrap=False)
         fix_remedy = next((item for item in finding.remedies if item.steps), None)
@@ -193,7 +194,7 @@ def print_main_remedy(
 
 
 def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
-    """Return the first commands that fit into a few lines, at least one. No command is cut."""
+    """Return the first commands that fit in MAX_TEXT_LINES lines, at least one. No command is cut."""
     selected: list[str] = []
     for command in commands:
         if (
@@ -206,14 +207,14 @@ def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[
 
 
 def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
-    """Print a remedy that needs no root, or that the user has to ask an administrator."""
-    for other in finding.remedies[1:]:
+    """Print the first other remedy that needs no root, or else the advice to ask an administrator."""
+    for remedy in finding.remedies[1:]:
         is_alternative = any(
             command.startswith(("export ", "tfdoctor install", "tfdoctor check"))
-            for command in other.commands
+            for command in remedy.commands
         )
-        if is_alternative and not needs_root(other):
-            text = f"{capitalize_remedy(other.full_text).rstrip('.:')}: {typed} -v"
+        if is_alternative and not needs_root(remedy):
+            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}: {typed} -v"
             print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
             return
     print_labelled(out, "No root?", ROOT_NOTE)
@@ -245,9 +246,9 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
 
 
 def _is_redundant(area: Area, report: Report) -> bool:
-    """Return whether the line of the loader says nothing new.
+    """Return whether the loader's line says nothing new.
 
-    This is so if it is good, or if another line reports the same problem.
+    This is so if its status is good, or if another line already reports the missing library.
     """
     return area.status is Status.GOOD or any(
         other.status is Status.BAD for other in report.areas if other.name in ("CUDA", "cuDNN", "Driver")
@@ -255,7 +256,7 @@ def _is_redundant(area: Area, report: Report) -> bool:
 
 
 def _print_area(out: Page, area: Area, main: Finding | None) -> None:
-    """Print the line of an area: its longest text that fits, with the code of its first finding."""
+    """Print the line of an area: the longest of its texts that fits, and the code of its first finding."""
     texts = [clean_line(text) for text in (area.text, *area.short_texts)]
     other_findings = [finding for finding in area.findings if finding is not main]
     code = ""
@@ -280,7 +281,7 @@ def _print_area(out: Page, area: Area, main: Finding | None) -> None:
 
 
 def _print_failed_checks(out: Page, report: Report) -> None:
-    """Print why checks could not be run. This is important only if the verdict is good."""
+    """Print why checks could not be run, if the verdict is good: it could then be wrong."""
     if not report.verdict.gpu_usable:
         return
     not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
@@ -375,9 +376,9 @@ def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> N
 
 
 def _format_codes(report: Report, severity: Severity) -> str:
-    """Return the codes of all findings of this severity in parentheses.
+    """Return the codes of the findings of a severity in parentheses.
 
-    Return "" if there is at most one, because the screen then explains it.
+    Return "" if there is at most one, because the screen already shows it.
     """
     codes = [finding.code for finding in report.findings if finding.severity is severity]
     if len(codes) < 2:
@@ -387,7 +388,7 @@ def _format_codes(report: Report, severity: Severity) -> str:
 
 
 def print_more_commands(out: Page, label: str, commands: list[tuple[str, str]]) -> None:
-    """Print commands that show more, each with a description if it has one, on one line if they fit."""
+    """Print commands that show more, on one line if they fit. `commands` has (command, description or "")."""
     line = Text(f"{label}: ")
     for index, (command, description) in enumerate(commands):
         entry = Text(command) + Text(f" ({description})" if description else "")

@@ -1,4 +1,4 @@
-"""Print tables with Rich to a text."""
+"""Format tables as text with Rich."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["get_text", "make_console"]
 
 
 def make_console(columns: int, *, coloured: bool) -> Console:
-    """Return a console that writes to memory and takes text literally, without markup, emoji or highlighting."""
+    """Return a console that writes to memory. It takes text literally, without markup or highlighting."""
     return Console(
         file=io.StringIO(),
         width=columns,

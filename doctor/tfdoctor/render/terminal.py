@@ -1,4 +1,4 @@
-"""The two output streams with their width, colour support and encoding."""
+"""Standard output and standard error, with their width, colour support and encoding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ASCII_REPLACEMENTS = str.maketrans(
 
 
 class Layout(TypedDict):
-    """The layout arguments that every `render_…` function has."""
+    """The keyword arguments that every `render_…` function accepts for its layout."""
 
     width: int
     colour: bool
@@ -88,7 +88,7 @@ class Terminal:
         return {"width": self.width, "colour": self.colour}
 
     def write(self, text: str) -> None:
-        """Write text for the user, with tfdoctor's commands as the user calls them."""
+        """Write text for the user, with tfdoctor's commands as the user types them."""
         self.write_document(adapt_commands(text))
 
     def write_document(self, text: str) -> None:
@@ -105,7 +105,7 @@ class Terminal:
         stream.write(text)
 
     def console(self) -> Console:
-        """Return a Rich console on the stream, for animations. It takes text literally."""
+        """Return a Rich console that writes to the stream, for animations. It takes text literally."""
         from rich.console import Console
 
         return Console(file=self._stream, highlight=False, markup=False, emoji=False)

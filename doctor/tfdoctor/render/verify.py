@@ -1,6 +1,6 @@
-"""The output of `verify`: a line for each stage when it ends, then the result; JSON and JUnit XML.
+"""The output of `verify`: text, JSON (docs/schemas/verify.schema.json), and JUnit XML for CI servers.
 
-docs/schemas/verify.schema.json defines the JSON. The XML is for CI servers.
+The text has a line for each stage, which is printed when the stage ends, followed by the result.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = [
 
 
 _DOCKERFILE_INSTRUCTIONS = ("USER ", "RUN ", "ENV ", "FROM ")
-"""The beginnings of commands that are lines for a Dockerfile."""
+"""How a command of a remedy begins that is a line for a Dockerfile."""
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
 """The mark and the style of each status."""
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
-    """Return the line of a stage; the time is left out if it rounds to 0.0 s."""
+    """Return the line for a stage that has ended. A time that rounds to 0.0 s is left out."""
     out = Page(width, coloured=colour)
     mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
@@ -52,7 +52,7 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
 
 
 def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> str:
-    """Return the line above the stages of a simulation."""
+    """Return the line that says, above the stages, that a GPU is simulated."""
     out = Page(width, coloured=colour)
     print_hanging(out, Text("Simulated: ", style="bold"), f"{clean_line(title)}. No GPU is used.")
     return out.text
@@ -75,21 +75,21 @@ def render_end(
     return out.text
 
 
-def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
-    """Print the result, with at most `lines` lines of the reason."""
-    status = {True: "passed", False: "failed", None: "skipped"}[done.ok]
+def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
+    """Print the result, with the reason in at most `lines` lines."""
+    status = {True: "passed", False: "failed", None: "skipped"}[verification.ok]
     mark, style = MARKS[status]
-    cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
+    cause = f" [{verification.cause.value}]" if verification.cause is not None and verification.ok is False else ""
     if not quiet:
         out.print()
     print_hanging(
-        out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold"
+        out, Text(f"{mark} ", style=style), clean_line(verification.summary, limit=1000) + cause, style="bold"
     )
-    if not quiet and done.simulated is not None:
-        _print_simulation(out, done.simulated, verbose=verbose)
-    if quiet or not done.findings:
+    if not quiet and verification.simulated is not None:
+        _print_simulation(out, verification.simulated, verbose=verbose)
+    if quiet or not verification.findings:
         return
-    main_finding, *others = done.findings
+    main_finding, *others = verification.findings
     if verbose:
         print_explanation(out, main_finding)
         for finding in others:
@@ -103,7 +103,7 @@ def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, 
         out,
         main_finding,
         None,
-        done.command,
+        verification.command,
         is_short=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
     )
     out.print()
@@ -118,13 +118,13 @@ def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, 
         "More",
         [
             (f"tfdoctor explain {main_finding.code}", ""),
-            (f"{done.command} -v", join_words([*extras, "the evidence"])),
+            (f"{verification.command} -v", join_words([*extras, "the evidence"])),
         ],
     )
 
 
 def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> None:
-    """Print the facts that the simulation proves, and those that it cannot prove."""
+    """Print what the simulation proves, and what it cannot prove."""
     proven = "; ".join(simulation.proves) or "nothing: see above"
     print_hanging(out, Text("  Shows     ", style="bold"), clean_line(proven, limit=1000))
     not_proven = simulation.does_not_prove if verbose else simulation.does_not_prove[:2]
@@ -139,10 +139,7 @@ def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> No
 
 
 def make_simulation_json(simulation: Simulation | None) -> dict[str, Any] | None:
-    """Return the JSON of a simulation, which `verify` and other commands with simulated drivers print.
-
-    Return None if there was no simulation.
-    """
+    """Return the JSON of a simulation for all commands with `--simulate`, or None if there was none."""
     if simulation is None:
         return None
     cards = [

@@ -14,10 +14,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def escape_element(text: str) -> str:
-    """Return the text escaped for the content of an element."""
+    """Escape a text for the content of an element."""
     return escape(_NOT_XML.sub("\ufffd", clean(text, limit=60_000)))
 
 
 def quote_attribute(text: str) -> str:
-    """Return the text as a quoted attribute value."""
+    """Escape a text and put it in quotes, as the value of an attribute."""
     return quoteattr(_NOT_XML.sub("\ufffd", clean(text, limit=2000)))

@@ -1,4 +1,4 @@
-"""Summarize the facts and findings of each area in one line. Pure."""
+"""Summarize the facts and findings of each area in one line."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ def find_area(finding: Finding) -> str | None:
 
 
 def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
-    """Return the areas in their fixed order.
-
-    `build` is the TensorFlow build; None if it is unknown.
-    """
+    """Return all areas in their fixed order. `build` is None if the TensorFlow build is unknown."""
     findings_by_area: dict[str, list[Finding]] = {}
     for finding in findings:
         name = find_area(finding)
@@ -56,9 +53,9 @@ def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -
 
 
 def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[Finding]) -> Area:
-    """Return the line of an area.
+    """Return an area with its findings.
 
-    `fact_status` and `texts` come from the facts alone. Findings replace the status unless it is already bad.
+    `fact_status` and `texts` come from the facts alone. Findings change the status unless it is already bad.
     """
     if (
         name == TENSORFLOW
@@ -71,7 +68,7 @@ def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[
     if fact_status is Status.BAD or not findings:
         return Area(name, fact_status, texts[0], short_texts=texts[1:])
     is_error = findings[0].severity is Severity.ERROR
-    if name == LOADER:  # the search path does not say which libraries were found on it
+    if name == LOADER:  # its text describes the search path, which does not say what is wrong
         texts = (findings[0].title,)
     status = Status.BAD if is_error else Status.WARNING
     has_reason = fact_status is Status.UNKNOWN or name == LOADER
@@ -79,7 +76,7 @@ def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[
 
 
 def _describe_gpu(facts: Facts) -> tuple[Status, Texts]:
-    """Return the status and the texts of the GPU area, as the driver or else the PCI bus reports the GPUs."""
+    """Return the status and the texts of the GPU area, from the driver or, failing that, the PCI bus."""
     driver = value_of(facts.driver.cuda)
     if driver is not None and driver.devices:
         return Status.GOOD, (
@@ -108,12 +105,12 @@ def _format_counts(names: Iterable[str]) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    """Return a GPU's name without its brand, such as `"RTX 5090"` for `"NVIDIA GeForce RTX 5090"`."""
+    """Return the name of a GPU without its brand: "RTX 5090" for "NVIDIA GeForce RTX 5090"."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _format_card(device: CudaDevice) -> str:
-    """Return a description such as `"Tesla T4 (compute capability 7.5, 15 GiB)"`, without unknown parts."""
+    """Return a description such as "Tesla T4 (compute capability 7.5, 15 GiB)", without unknown parts."""
     details = []
     if device.compute_capability:
         details.append(f"compute capability {device.compute_capability}")
@@ -150,7 +147,7 @@ def _describe_driver(facts: Facts) -> tuple[Status, Texts]:
 
 
 def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the libraries that the loader can open, and the others."""
+    """Return two lists: the libraries that the loader can open, and those that it cannot."""
     loader = value_of(facts.loader)
     resolved: list[str] = []
     missing: list[str] = []
@@ -161,7 +158,7 @@ def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str],
 
 
 def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
-    """Return the status and the texts of the libraries that TensorFlow needs, without cuDNN."""
+    """Return the status and the texts of the CUDA libraries that TensorFlow needs, without cuDNN."""
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
     installed = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
     if build is None or not build.gpu:
@@ -177,7 +174,7 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         version = build.cuda or "version not known"
         return Status.GOOD, (f"{version}: all {len(required)} libraries open", version)
     prefix = f"{build.cuda or 'version not known'} wanted"
-    names = _find_culprits(facts, missing)
+    names = _describe_missing(facts, missing)
     count_text = (
         f"{len(missing)} of {len(required)}"
         if len(missing) < len(required)
@@ -197,33 +194,33 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     )
 
 
-def _find_culprits(facts: Facts, names: Sequence[str]) -> list[str]:
-    """Return the libraries that cannot be opened, each with the missing or damaged dependency if it has one."""
+def _describe_missing(facts: Facts, names: Sequence[str]) -> list[str]:
+    """Describe libraries that cannot be opened. If a dependency is missing or damaged, the text names it."""
     loader = value_of(facts.loader)
-    culprits: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
     for name in names:
         resolution = loader.resolution(name) if loader is not None else None
         missing = resolution.really_missing if resolution is not None else ()
-        others = [dependency for dependency in missing if dependency != name]
-        culprits.update(
-            {f"{name} (it needs {dependency})": None for dependency in others} if others else {name: None}
+        dependencies = [dependency for dependency in missing if dependency != name]
+        descriptions.update(
+            {f"{name} (it needs {dependency})": None for dependency in dependencies} if dependencies else {name: None}
         )
-    return list(culprits)
+    return list(descriptions)
 
 
 def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
-    name = next((n for n in build.required if n.startswith("libcudnn")), None) if build is not None else None
+    name = next((soname for soname in build.required if soname.startswith("libcudnn")), None) if build is not None else None
     loader = value_of(facts.loader)
     if name is None or loader is None:
         return Status.UNKNOWN, ("nothing asks for it",)
     resolution = loader.resolution(name)
     if resolution is None or not resolution.ok:
         missing = resolution.really_missing if resolution is not None else ()
-        others = [dependency for dependency in missing if dependency != name]
-        if others:
+        dependencies = [dependency for dependency in missing if dependency != name]
+        if dependencies:
             return Status.BAD, (
-                f"{name} does not open: it needs {_join_first(others)}",
-                f"{name} needs {others[0]}",
+                f"{name} does not open: it needs {_join_first(dependencies)}",
+                f"{name} needs {dependencies[0]}",
             )
         return Status.BAD, (f"{name} is needed but does not open", f"{name} does not open")
     version_info = find_library_version(facts, resolution)
@@ -262,7 +259,7 @@ def _describe_loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         return Status.BAD, (f"the import fails: {loader.import_needs[0].error}",)
     if not missing:
         return Status.GOOD, (text, path)
-    names = _find_culprits(facts, missing)
+    names = _describe_missing(facts, missing)
     return Status.BAD, (f"cannot give {_join_first(names)}", f"cannot give {_join_first(names, 1)}")
 
 
@@ -284,6 +281,6 @@ def _describe_environment(facts: Facts) -> tuple[Status, Texts]:
 
 
 def _join_first(names: Sequence[str], max_names: int = 3) -> str:
-    """Return the first `max_names` names as text, with the number of the others."""
+    """Return the first `max_names` names as text, followed by the number of the other names."""
     text = ", ".join(names[:max_names])
     return text if len(names) <= max_names else f"{text} and {len(names) - max_names} more"

@@ -1,4 +1,4 @@
-"""Find the broken link in the chain from the GPU to TensorFlow. Pure."""
+"""Find the broken link in the chain from the GPU to TensorFlow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["LINKS", "ChainLink", "make_chain"]
     "TensorFlow",
     "Python",
 )
-"""The links, in the order in which a computation on the GPU needs them."""
+"""The names of the links, from the GPU to Python. Each link needs those before it."""
 _LINK_BY_AREA = {
     GPU: GPU_LINK,
     DRIVER: DRIVER_LINK,
@@ -50,12 +50,12 @@ _LINK_BY_AREA = {
 }
 """The link of each area. Findings of all other areas belong to the Python link."""
 _CONTAINER_DIGIT = "4"
-"""The first digit in the codes of findings about containers, such as TFD401."""
+"""The first digit of the codes of findings about containers, such as TFD401."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One link of the chain."""
+    """A link of the chain from the GPU to TensorFlow."""
 
     name: str
     status: Status
@@ -67,7 +67,7 @@ class ChainLink:
 
 
 def make_chain(report: Report) -> tuple[ChainLink, ...]:
-    """Return the links of the chain, in the order of `LINKS`. No link is broken if there is no root cause."""
+    """Return the links of the chain, in the order of `LINKS`. Without a root cause, no link is broken."""
     areas = {area.name: area for area in report.areas}
     status_and_text = {link: _get_area_line(areas.get(area)) for area, link in _LINK_BY_AREA.items()}
     status_and_text[MODULE_LINK] = _describe_module(report.facts)
@@ -97,14 +97,14 @@ def _make_link(
         status = Status.BAD
     elif worst is Severity.WARNING and status is not Status.BAD:
         status = Status.WARNING
-    broken = any(finding is root for finding in findings)
+    is_broken = any(finding is root for finding in findings)
     return ChainLink(
-        name, status, text, tuple(sorted(findings, key=lambda finding: -finding.severity)), broken
+        name, status, text, tuple(sorted(findings, key=lambda finding: -finding.severity)), is_broken
     )
 
 
 def _find_link(finding: Finding, facts: Facts, module_status: Status) -> str | None:
-    """Return the link that a finding is about; None for findings about the report itself.
+    """Return the link that a finding is about, or None for a finding about the report itself.
 
     `module_status` is the status of the kernel module.
     """
@@ -123,12 +123,12 @@ def _find_link(finding: Finding, facts: Facts, module_status: Status) -> str | N
 
 
 def _get_area_line(area: Area | None) -> tuple[Status, str]:
-    """Return the status and text of an area; unknown if the report does not have this area."""
+    """Return the status and the text of an area. A missing area has the status UNKNOWN."""
     return (area.status, area.text) if area is not None else (Status.UNKNOWN, "not looked into")
 
 
 def _describe_module(facts: Facts) -> tuple[Status, str]:
-    """Return the status and text of the kernel module, which is not visible in WSL and in some containers."""
+    """Return the status and the text of the kernel module, which WSL and some containers do not show."""
     module = facts.driver.kernel_module
     if isinstance(module, Known):
         kind = ", the open kernel module" if module.value.open_kernel else ""

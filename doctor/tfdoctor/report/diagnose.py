@@ -1,6 +1,6 @@
-"""Run all rules on the facts and make the report: prediction, outcomes, root cause and verdict. Pure.
+"""Run all rules on the facts and make the report: prediction, outcomes, root cause and verdict.
 
-The rules see only the facts, so a recording gets the same report as the machine that it was made on.
+The rules use only the facts, so a recording gets the same report as the machine that it was made on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Rule
 
 SECONDARY_CODES = frozenset(rule.code for rule in ALL_RULES if rule.containers_only)
-"""The codes of rules that never explain why the examined Python fails."""
+"""The codes of rules that concern only containers, and so never explain why the examined Python fails."""
 
 
 def diagnose(
@@ -38,9 +38,9 @@ def diagnose(
     *,
     image: TargetImage | None = None,
 ) -> Report:
-    """Return the report of the rules on the facts.
+    """Run the rules on the facts and return the report.
 
-    `observed` is the behaviour of TensorFlow, or None if it was not run. `image` is the image that the facts
+    `observed` is the behaviour of TensorFlow; None means that it was not run. `image` is the image that the facts
     are about; None means that they are about a machine.
     """
     prediction = predict(facts, compat)
@@ -79,8 +79,8 @@ def diagnose(
 def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
     """Return the finding that is the root cause, or None if there is no error.
 
-    If the prediction is that no GPU is registered, this is a finding with the predicted cause, preferably an
-    error. Otherwise, or if there is no such finding, it is the first error.
+    If no GPU is predicted to be registered, this is a finding with the predicted cause, preferably an error.
+    Otherwise, or if there is no such finding, it is the first error.
     """
     findings = [finding for finding in findings if finding.code not in SECONDARY_CODES]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
@@ -107,7 +107,7 @@ def _is_about_python(finding: Finding) -> bool:
 
 
 def _add_root_cause(prediction: Prediction, root: Finding | None) -> Prediction:
-    """Return the prediction with the cause of the root finding, if it predicts a failure with an unknown cause."""
+    """Return the prediction, with the root finding's cause if it is a failure of unknown cause."""
     if prediction.gpu_registered is not False or prediction.cause is not Cause.INCONCLUSIVE or root is None:
         return prediction
     return Prediction(
@@ -127,7 +127,7 @@ def _make_verdict(
     root: Finding | None,
     outcomes: Sequence[Outcome],
 ) -> Verdict:
-    """Return the verdict. What TensorFlow did, if it was run, counts more than the prediction."""
+    """Return the verdict. If TensorFlow was run, its behaviour overrides the prediction."""
     tensorflow = value_of(facts.tensorflow)
     name = (
         f"TensorFlow {tensorflow.version or '(unknown version)'}" if tensorflow is not None else "TensorFlow"
@@ -180,15 +180,14 @@ def _make_verdict(
 
 
 def _make_absent_verdict(root: Finding | None) -> Verdict:
-    """Return the verdict if TensorFlow is not installed.
+    """Return the verdict for a Python without TensorFlow.
 
-    The verdict has a `gpu_usable` of False if the root finding is about something else, because no TensorFlow could use a GPU
-    then; otherwise it is None.
+    `gpu_usable` is False if the root finding would stop any TensorFlow from using a GPU, and None otherwise.
     """
     absent = "TensorFlow is not installed in this Python"
     if root is None or find_area(root) == TENSORFLOW:
         cause = root.cause if root is not None else Cause.INCONCLUSIVE
-        return Verdict(None, cause, f"{absent}.", _describe_other_reason(absent, root))
+        return Verdict(None, cause, f"{absent}.", _format_absence(absent, root))
     reason = lower_first(root.title)
     return Verdict(
         False,
@@ -198,17 +197,17 @@ def _make_absent_verdict(root: Finding | None) -> Verdict:
     )
 
 
-def _describe_other_reason(absent: str, root: Finding | None) -> str:
-    """Return the sentence that TensorFlow is not installed, with the title of another root finding if any."""
+def _format_absence(absent: str, root: Finding | None) -> str:
+    """Return `absent` as a sentence, with the title of the root finding if that has another cause."""
     if root is None or root.cause is Cause.TENSORFLOW_MISSING:
         return f"{absent}."
     return f"{absent}: {lower_first(root.title)}"
 
 
 def _shorten_reason(text: str, name: str) -> str:
-    """Return a reason in a form that can follow the name of its subject.
+    """Return a reason that follows a mention of `name`, so that it does not repeat the name.
 
-    For example "TensorFlow 2.4 needs …" becomes "it needs …".
+    For example, "TensorFlow 2.4 needs …" becomes "it needs …".
     """
     if text.startswith("A "):
         return f"a{text[1:]}"

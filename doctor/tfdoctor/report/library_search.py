@@ -1,4 +1,4 @@
-"""List the search for each of TensorFlow's libraries: the files that were opened, unusable or not searched. Pure."""
+"""List the files that the loader opened, rejected or did not find for each of TensorFlow's libraries."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ __all__ = ["File", "FileOutcome", "Search", "list_search_folders", "list_searche
 
 
 class FileOutcome(str, enum.Enum):
-    """The outcome of the search for one file."""
+    """The outcome for one file in the search for a library."""
 
     OPENED = "opened"
     UNUSABLE = "cannot be used"
-    """The loader found it and could not load it."""
+    """The loader found it but could not load it."""
     HIDDEN = "hidden"
-    """The loader would load it if another file did not come first."""
+    """The loader would load it if another file did not come before it."""
     NOT_CONSIDERED = "not considered"
-    """The required library, in a folder that the loader does not search."""
+    """It is the required library, but in a folder that the loader does not search."""
     OTHER_VERSION = "different version"
-    """A library of the same family with another soname than the required one."""
+    """It is the same library with a different soname, such as libcudnn.so.8 instead of libcudnn.so.9."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that could be the library."""
+    """A file that is a candidate for the library."""
 
     path: str
     fate: FileOutcome
     note: str
-    """The reason for its fate, or how the loader found it."""
+    """The reason for the outcome, or how the loader found the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The search for one library that TensorFlow opens."""
+    """The search for a library that TensorFlow opens."""
 
     soname: str
     is_resolved: bool
     text: str
-    """The result as text."""
+    """A description of the result."""
     files: tuple[File, ...]
 
 
 def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """Return (folder, origin) of each existing folder that the loader searches for TensorFlow."""
+    """Return (folder, origin) for each existing RUNPATH folder and each entry of LD_LIBRARY_PATH."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -66,9 +66,9 @@ def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def list_searches(facts: Facts) -> tuple[Search, ...]:
-    """Return one search for each library, in the order in which TensorFlow opens them.
+    """Return a search for each library, in the order in which TensorFlow opens them.
 
-    Missing libraries of the import come first.
+    Libraries whose absence makes the import fail come first.
     """
     loader = value_of(facts.loader)
     if loader is None:
@@ -81,7 +81,7 @@ def list_searches(facts: Facts) -> tuple[Search, ...]:
 
 
 def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
-    """Return the search for a library, with the files that the loader tried and those that it did not search."""
+    """Return the search for a library, with the files that the loader tried, and other candidates."""
     files = [
         File(
             candidate.path,
@@ -108,20 +108,20 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
 
 
 def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
-    """Yield each file that is hidden by an entry of an environment variable, once."""
+    """Yield each file that is hidden because an environment variable puts another one before it."""
     seen_paths: set[str] = set()
-    for without in loader.without:
-        for replaced in without.instead:
+    for change in loader.without:
+        for replacement in change.instead:
             if (
-                replaced.soname == resolution.soname
-                and replaced.other is not None
-                and replaced.other not in seen_paths
+                replacement.soname == resolution.soname
+                and replacement.other is not None
+                and replacement.other not in seen_paths
             ):
-                seen_paths.add(replaced.other)
+                seen_paths.add(replacement.other)
                 yield File(
-                    replaced.other,
+                    replacement.other,
                     FileOutcome.HIDDEN,
-                    f"{replaced.path} comes before it, by {without.variable}",
+                    f"{replacement.path} comes before it, by {change.variable}",
                 )
 
 
@@ -140,7 +140,7 @@ def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> Fi
 
 
 def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:
-    """Return the result of the search as text."""
+    """Return a description of the result of a search."""
     if resolution.ok:
         version = f" (version {resolution.version})" if resolution.version else ""
         if resolution.via == "already in the process":

@@ -1,4 +1,4 @@
-"""The progress of long operations: images, environments, fixes and probes."""
+"""The interface for reporting the progress of long operations, such as building an image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A progress display that ignores everything. The classes in `render.progress` print the progress."""
+    """A progress display that shows nothing. The subclasses in `render.progress` print the progress."""
 
     def stage(self, text: str) -> None:
         """Begin a stage without a number."""
@@ -29,10 +29,10 @@ class Progress:
         """Report the progress of one layer of a download, in bytes; None means unknown."""
 
     def done(self) -> None:
-        """Report that the last step has ended."""
+        """Report that the running step has ended."""
 
     def failed(self, step: str, lines: Sequence[str]) -> None:
         """Report that a step failed.
 
-        `step` is the text of the step, or "" for the step that was reported last. `lines` is its output.
+        `step` is the text of the step, or "" for the running step. `lines` is its output.
         """

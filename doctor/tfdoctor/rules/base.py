@@ -32,7 +32,7 @@ GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
     "Loader",
     "Environment",
 )
-"""The areas of a report's summary. Each is one line there."""
+"""The areas of the report's summary, which has one line for each."""
 _AREA_BY_HUNDREDS = {
     "1": DRIVER,
     "2": CUDA,
@@ -41,7 +41,7 @@ _AREA_BY_HUNDREDS = {
     "6": ENVIRONMENT,
     "7": ENVIRONMENT,
 }
-"""The area of a rule that names none, by the first digit of its code (the 1 of TFD101)."""
+"""The default area of a rule, by the first digit of its code (the 1 of TFD101)."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class RuleContext:
 
     @cached_property
     def tensorflow(self) -> TensorFlowFacts | None:
-        """The files of the installed TensorFlow; None if there is none or it is not known."""
+        """The facts about the installed TensorFlow; None if there is none or it is not known."""
         return value_of(self.facts.tensorflow)
 
     @cached_property
     def loader(self) -> LoaderFacts | None:
-        """The loader's results; None if they are not known."""
+        """The libraries as the dynamic loader resolves them; None if that is not known."""
         return value_of(self.facts.loader)
 
     @cached_property
@@ -83,7 +83,7 @@ class RuleContext:
 
     @cached_property
     def target(self) -> Target:
-        """The target of the remedies."""
+        """The Python, machine and user for which remedies are made."""
         return build_target(self.facts, self.compat, self.image)
 
     @cached_property
@@ -118,7 +118,7 @@ class CouldNotCheck:
 Need = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
 """A requirement of a rule (see `shared/prerequisites`).
 
-It returns None if it is met, else the result of the rule.
+The function returns None if the requirement is met, else the result of the rule.
 """
 Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 - Python 3.10 evaluates it
 """The result of a rule: its findings, or why it has none. An empty sequence means that there is no problem."""
@@ -202,7 +202,7 @@ def outcome_if_unknown(
 def require_value(value: T | None) -> T:
     """Return a value that a rule's `needs` have checked to exist.
 
-    Raise LookupError if it is None, because then none of the rule's needs has checked it.
+    Raise LookupError if it is None: the rule uses a value that its needs do not cover.
     """
     if value is None:
         msg = "the rule asks for something that is not in its needs"
@@ -211,12 +211,12 @@ def require_value(value: T | None) -> T:
 
 
 def make_evidence(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
-    """Build evidence that has the fact's source."""
+    """Return evidence with the text and the source of the fact."""
     return Evidence(getattr(fact, "source", "") or "", text)
 
 
 def extract_section(docstring: str, heading: str) -> str:
-    """Return the text below `heading` in a rule's docstring, up to the next heading; "" if there is none."""
+    """Return the text below an underlined heading of a rule's docstring; "" if it lacks the heading."""
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL
     )

@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 SAME_FILES = {"tensorflow", "tensorflow-gpu"}
-"""Packages that contain the same files in some releases if their versions are equal.
-
-These releases have the trait `same-files`.
-"""
+"""Packages that contain the same files if their versions are equal, in releases with the trait `same-files`."""
 
 
 def check(context: RuleContext) -> Result:
@@ -56,9 +53,9 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
-    """Report the packages.
+    """Return the finding about several packages in one folder.
 
-    This is an error only if they are the root cause or the import fails.
+    It is an error only if it is the root cause or if the import fails.
     """
     names = {name_and_version.split(" ")[0] for name_and_version in builds}
     versions = {name_and_version.split(" ")[1] for name_and_version in builds}
@@ -136,7 +133,7 @@ def _build_single_package_remedies(
 
 
 def _build_leftover_finding(leftovers: list[Distribution]) -> Finding:
-    """Report the folders that an interrupted pip did not remove."""
+    """Return the finding about folders that an interrupted pip left behind."""
     folders = sorted({distribution.location for distribution in leftovers})
     names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in leftovers)
     return RULE.make_finding(

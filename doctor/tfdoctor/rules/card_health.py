@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_errors(health: GpuCondition) -> list[str]:
-    """List the errors that need a reset or a new GPU, one phrase each."""
+    """Return the errors that need a reset or a new GPU, one phrase each."""
     errors = []
     if health.recovery:
         errors.append(f"the driver asks for: {health.recovery}")
@@ -54,7 +54,7 @@ def _list_errors(health: GpuCondition) -> list[str]:
 
 
 def _list_pending_repairs(health: GpuCondition) -> list[str]:
-    """List the repairs that the next reset will do, one phrase each."""
+    """Return the repairs that the next reset will make, one phrase each."""
     repairs = []
     if health.remap_pending:
         repairs.append("a bad row of the memory is to be replaced at the next reset")
@@ -64,7 +64,7 @@ def _list_pending_repairs(health: GpuCondition) -> list[str]:
 
 
 def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
-    """Report a GPU with errors (a warning) or only pending repairs (information)."""
+    """Return the finding about a GPU: a warning for errors, information for pending repairs alone."""
     sudo, name = advice.get_sudo_prefix(context.target), card_status.format_smi_gpu(gpu)
     messages = [*errors, *repairs]
     remedies = []

@@ -36,10 +36,10 @@ SLOWDOWN_TEXTS = {
 }
 """Texts for the clock event reasons, from NVML's documentation.
 
-hw_slowdown is also active together with either of the two hardware reasons before it.
+hw_slowdown comes last, because it is also active together with either of the two specific hardware reasons.
 """
 LOW_LIMIT_RATIO = 0.8
-"""A power limit below this share of the default is reported."""
+"""The rule reports a power limit below this share of the default."""
 
 
 def check(context: RuleContext) -> Result:
@@ -48,7 +48,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition) -> list[Finding]:
-    """Report a slowdown and a low power limit of one GPU."""
+    """Return the findings about one GPU: a slowdown, a low power limit, both or none."""
     reasons = [SLOWDOWN_TEXTS[reason] for reason in SLOWDOWN_TEXTS if reason in health.slowdowns]
     if len(reasons) > 1 and reasons[-1] == SLOWDOWN_TEXTS["hw_slowdown"]:
         reasons = reasons[:-1]  # a more specific reason says the same
@@ -79,7 +79,7 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition
 
 
 def _build_low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
-    """Report a power limit (in watts) that is far below the default."""
+    """Return the finding about a power limit (in watts) that is far below the default."""
     name = card_status.format_smi_gpu(gpu)
     return RULE.make_finding(
         Cause.INCONCLUSIVE,

@@ -46,9 +46,9 @@ def check(context: RuleContext) -> Result:
 
 
 def _find_common_driver_version(context: RuleContext) -> str | None:
-    """Return the driver's version if kernel module and library agree.
+    """Return the driver's version, or None if kernel module and library differ.
 
-    None otherwise: this rule does not decide which of the two is stale.
+    This rule does not decide which of the two is stale.
     """
     module, cuda = value_of(context.facts.driver.kernel_module), value_of(context.facts.driver.cuda)
     library = LIBCUDA_VERSION.search(cuda.path or "") if cuda is not None else None

@@ -74,7 +74,7 @@ def check(context: RuleContext) -> Result:
         unreported_missing = [path for path in missing if f"{wheel.location}/{path}" not in reported_paths]
         is_reported_elsewhere |= len(unreported_missing) < len(missing)
         if unreported_missing:
-            findings.append(_build_lost_finding(context, wheel, unreported_missing))
+            findings.append(_build_missing_finding(context, wheel, unreported_missing))
     if not findings and is_reported_elsewhere:
         return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
@@ -89,7 +89,7 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
     python, loader = context.python, context.loader
     reported_paths: set[str] = set()
     for item in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
-        reported_paths.update(posixpath.normpath(tried.path) for tried in item.tried if tried.problem)
+        reported_paths.update(posixpath.normpath(attempt.path) for attempt in item.tried if attempt.problem)
     missing_names = {
         name
         for library in context.missing_libraries
@@ -110,7 +110,7 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
 def _list_shared_files(context: RuleContext) -> set[str]:
     """Return the paths of the files that several wheels own (TFD211).
 
-    Such a file can have the recorded size of only one of them.
+    The size of a shared file can match the record of only one wheel.
     """
     return {f"{file.location}/{file.path}" for file in (context.python.shared if context.python else ())}
 
@@ -134,10 +134,7 @@ def _join_names(paths: list[str]) -> str:
 
 
 def _list_size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
-    """Return each file's size and the size that its wheel recorded, in bytes.
-
-    A negative size means that there is no file.
-    """
+    """Return each file's size in bytes (negative if it is missing) and the size that its wheel recorded."""
     return [
         Evidence(
             f"{owner.location}/{file.path}",
@@ -148,24 +145,27 @@ def _list_size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[E
 
 
 def _build_truncated_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    """Report files that are shorter than their own headers say."""
+    """Return the finding about files that are shorter than their own headers say."""
     consequence = (
         " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
         "by the loader, when it is used."
     )
-    return _build_broken_finding(context, owner, files, "is truncated", consequence)
+    return _build_unusable_finding(context, owner, files, "is truncated", consequence)
 
 
 def _build_foreign_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    """Report files that are not shared objects for this kind of machine."""
+    """Return the finding about files that are not shared objects for this kind of machine."""
     consequence = ", and what is there is no shared object of this kind of machine: the loader refuses it."
-    return _build_broken_finding(context, owner, files, "is damaged", consequence)
+    return _build_unusable_finding(context, owner, files, "is damaged", consequence)
 
 
-def _build_broken_finding(
+def _build_unusable_finding(
     context: RuleContext, owner: Distribution, files: list[ChangedFile], condition: str, consequence: str
 ) -> Finding:
-    """Report files that the loader cannot use. `condition` and `consequence` complete the sentences."""
+    """Return the finding about files that the loader cannot use.
+
+    `condition` ends the title, and `consequence` ends the explanation.
+    """
     names = _join_names([file.path for file in files])
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
@@ -178,7 +178,7 @@ def _build_broken_finding(
 
 
 def _build_size_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    """Report complete files whose size differs from the recorded one."""
+    """Return the finding about complete files whose size differs from the recorded one."""
     names = _join_names([file.path for file in files])
     smaller = all(file.size < file.recorded for file in files)
     reason = (
@@ -196,8 +196,8 @@ def _build_size_finding(context: RuleContext, owner: Distribution, files: list[C
     )
 
 
-def _build_lost_finding(context: RuleContext, owner: Distribution, paths: list[str]) -> Finding:
-    """Report files that the wheel installed and that no longer exist."""
+def _build_missing_finding(context: RuleContext, owner: Distribution, paths: list[str]) -> Finding:
+    """Return the finding about files that the wheel installed and that no longer exist."""
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.WARNING,

@@ -68,10 +68,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Remedy]:
-    """Return the remedies for the libcuda at `path`.
-
-    `is_package` says whether it comes from a cuda-compat package.
-    """
+    """Return the remedies for the libcuda at `path`; `is_package` if it is from a cuda-compat package."""
     sudo = advice.get_sudo_prefix(context.target)
     if not is_package:
         return [
@@ -116,10 +113,7 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
 
 
 def _build_driver_update_remedy(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to update the driver.
-
-    It names the minimum driver for this build's CUDA if that is known.
-    """
+    """Return the remedy to update the driver, with the minimum for this build's CUDA if that is known."""
     build = context.build
     minimum = None
     if build is not None and build.cuda is not None:

@@ -39,9 +39,9 @@ ERROR_CAUSES = (
         Cause.CUBLAS_INIT_FAILED,
     ),
 )
-"""Phrases in TensorFlow's errors, with the root cause that they show. The first match counts.
+"""Phrases in TensorFlow's errors, and the root cause that they show, if the log of the run shows none.
 
-The table is used if the log of the run shows no cause.
+The first match counts.
 """
 NO_CODE_PHRASES = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
 """Phrases of the errors that mean that the build has no code for the GPU."""
@@ -90,10 +90,7 @@ def _classify_error(context: RuleContext, line: str) -> Cause:
 
 
 def _classify_code_gap(context: RuleContext) -> Cause:
-    """Return the root cause of a missing kernel image.
-
-    GPU_TOO_OLD if all GPUs are older than all machine code in the build, else GPU_TOO_NEW.
-    """
+    """Return GPU_TOO_OLD if all GPUs are older than the build's oldest machine code, else GPU_TOO_NEW."""
     driver = value_of(context.facts.driver.cuda)
     build = context.build
     capabilities = build.release.cubin if build is not None and build.release is not None else ()

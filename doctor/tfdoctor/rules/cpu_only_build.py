@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 CONDA_CUDA_BUILDS = "'tensorflow=*=cuda*'"
-"""conda-forge's builds of TensorFlow with CUDA, quoted for a shell command."""
+"""conda's specification for conda-forge's CUDA builds, quoted for a shell command."""
 
 
 def check(context: RuleContext) -> Result:
@@ -159,10 +159,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
 
 
 def _find_same_version(context: RuleContext, build: Build) -> Release | None:
-    """Return the release of this version that has GPU code and works on this machine and Python.
-
-    None if there is none.
-    """
+    """Return the release of this version that has GPU code and works here; None if there is none."""
     python = context.python
     if build.version is None or python is None:
         return None

@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
     if build is None:
         return ()
     if not missing:
-        return _check_lost_parts(context)
+        return _find_lost_parts(context)
     if context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
@@ -69,8 +69,8 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _check_lost_parts(context: RuleContext) -> list[Finding]:
-    """Report a libcudnn that can be opened although other files of its wheel are missing.
+def _find_lost_parts(context: RuleContext) -> list[Finding]:
+    """Return the finding about a libcudnn that opens although other files of its wheel are missing.
 
     cuDNN opens these files when it is first used.
     """
@@ -116,7 +116,7 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
 def _has_nvidia_repository(context: RuleContext) -> bool:
     """Return whether NVIDIA's apt repository is likely to be configured.
 
-    That is assumed if the system uses apt and cuBLAS is in /usr/local/cuda.
+    It probably is if the system uses apt and cuBLAS is in /usr/local/cuda, where NVIDIA's packages put it.
     """
     if advice.get_package_manager(context.target) != advice.APT or context.loader is None:
         return False

@@ -55,17 +55,15 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[Requirement]:
-    """List a distribution's requirements on cuDNN.
+    """Return a distribution's requirements on cuDNN.
 
     A requirement that belongs to an extra counts only if the required wheel is installed.
     """
     lines = [line for line in distribution.pins if "cudnn" in line.lower()]
     if not lines:
         return []
-    from packaging.requirements import (
-        InvalidRequirement,
-        Requirement,
-    )  # the import takes a tenth of a whole check
+    # not at the top: this import takes a tenth of the time of a complete check
+    from packaging.requirements import InvalidRequirement, Requirement
 
     pins = []
     for line in lines:
@@ -81,7 +79,7 @@ def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[R
 
 
 def allows_built_cudnn(specifiers: SpecifierSet, built_cudnn: str) -> bool:
-    """Return whether `specifiers` allow a cuDNN with the major version of `built` and at least its minor version."""
+    """Return whether `specifiers` allow a cuDNN of the same major as `built_cudnn` that is not older."""
     major, minimum = versions.major(built_cudnn), versions.parse_numbers(built_cudnn)[:2]
     limits = [specifier.version.removesuffix(".*") for specifier in specifiers]
     candidates = [version for version in limits if versions.is_version(version)]
@@ -97,7 +95,7 @@ def allows_built_cudnn(specifiers: SpecifierSet, built_cudnn: str) -> bool:
 def _build_finding(
     context: RuleContext, package: Distribution, pin: Requirement, built_cudnn: str
 ) -> Finding:
-    """Report a package whose requirement excludes every cuDNN that this TensorFlow accepts."""
+    """Return the finding about a package whose requirement excludes every cuDNN for this TensorFlow."""
     build = context.build
     name = f"TensorFlow {build.version if build is not None else ''}".strip()
     label = f"{package.name} {package.version}"
@@ -132,10 +130,7 @@ def _build_remedies(
     *,
     same_major: bool,
 ) -> list[Remedy]:
-    """Return the remedies.
-
-    The newer cuDNN is offered only if both packages need the same major version.
-    """
+    """Return the remedies; the newer cuDNN is one only if both packages need the same major version."""
     build = context.build
     release = build.release if build is not None and build.exact else None
     requirements = (

@@ -65,12 +65,12 @@ def check(context: RuleContext) -> Result:
 
 
 def _get_major_minor(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version."""
+    """Return the first two numbers of a version, such as (9, 3) for "9.3.0"."""
     return versions.parse_numbers(version)[:2]
 
 
 def _build_major_finding(context: RuleContext) -> Finding:
-    """Report that only another major version of cuDNN is installed."""
+    """Return the finding that only another major version of cuDNN is installed."""
     library = context.select_missing(Cause.CUDNN_VERSION_MISMATCH)[0]
     build = context.build
     version = build.version if build is not None else ""
@@ -93,7 +93,7 @@ def _build_major_finding(context: RuleContext) -> Finding:
 
 
 def _build_minor_finding(context: RuleContext, path: str, version: str, built_cudnn: str) -> Finding:
-    """Report a cuDNN whose minor version is too low."""
+    """Return the finding that cuDNN's minor version is too low."""
     name = f"libcudnn.so.{versions.major(built_cudnn)}"
     build = context.build
     return RULE.make_finding(

@@ -62,7 +62,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_missing_package_finding(context: RuleContext, distributions: list[Distribution]) -> Finding:
-    """Report distributions that are registered but whose package folder is missing."""
+    """Return the finding about distributions that are registered but whose package folder is missing."""
     names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in distributions)
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
@@ -83,7 +83,7 @@ def _build_missing_package_finding(context: RuleContext, distributions: list[Dis
 
 
 def _build_missing_files_finding(context: RuleContext) -> Finding:
-    """Report files that every TensorFlow has and that are missing here."""
+    """Return the finding about missing files that every TensorFlow has."""
     tensorflow, build = context.tensorflow, context.build
     missing = tensorflow.missing_files if tensorflow is not None else ()
     folder = tensorflow.core_dir if tensorflow is not None else ""
@@ -101,7 +101,7 @@ def _build_missing_files_finding(context: RuleContext) -> Finding:
 
 
 def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDifference, ...]) -> Finding:
-    """Report files that differ from the installed ones, or that this user may not read."""
+    """Return the finding about files that differ from the installed ones, or that this user may not read."""
     tensorflow, build = context.tensorflow, context.build
     location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
     evidence = [
@@ -138,7 +138,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
 
 
 def _build_unregistered_finding(context: RuleContext) -> Finding:
-    """Report a TensorFlow folder that belongs to no distribution."""
+    """Return the finding about a TensorFlow folder that belongs to no distribution."""
     tensorflow = context.tensorflow
     folder = tensorflow.package_dir if tensorflow is not None else ""
     return RULE.make_finding(

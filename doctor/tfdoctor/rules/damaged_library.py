@@ -43,17 +43,17 @@ def check(context: RuleContext) -> Result:
     rejected_files = [_get_first_rejected_file(missing_library) for missing_library in libraries]
     names = ", ".join(missing_library.soname for missing_library in libraries)
     evidence = []
-    for missing_library, tried in zip(libraries, rejected_files, strict=True):
-        evidence.append(Evidence(tried.path, f"{tried.problem} (reached through {tried.via})"))
+    for missing_library, attempt in zip(libraries, rejected_files, strict=True):
+        evidence.append(Evidence(attempt.path, f"{attempt.problem} (reached through {attempt.via})"))
         evidence.append(Evidence("the loader", missing_library.resolution.error))
         evidence += [Evidence(copy.path, "is there, and never reached") for copy in missing_library.elsewhere]
     causes_crash = any(missing_library.resolution.crash for missing_library in libraries)
-    file_names = dict.fromkeys(tried.path.rpartition("/")[2] for tried in rejected_files)
+    file_names = dict.fromkeys(attempt.path.rpartition("/")[2] for attempt in rejected_files)
     explanation = f"The loader stops at {', '.join(file_names)} when TensorFlow asks for {names}: it takes no other file."
     if causes_crash:
         explanation += " The file is truncated in a way that kills Python with a bus error (SIGBUS)."
     title = (
-        f"{rejected_files[0].path} {_describe_file(rejected_files[0].problem)}: {rejected_files[0].problem}"
+        f"{rejected_files[0].path} {_describe_rejection(rejected_files[0].problem)}: {rejected_files[0].problem}"
     )
     finding = RULE.make_finding(
         libraries[0].cause,
@@ -70,8 +70,8 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _describe_file(problem: str) -> str:
-    """Return the predicate of the finding's title for the problem that the loader has with a file."""
+def _describe_rejection(problem: str) -> str:
+    """Return the predicate of the title for a file that the loader rejects because of `problem`."""
     return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
@@ -83,19 +83,18 @@ def _get_first_rejected_file(library: MissingLibrary) -> LoadAttempt:
 def _build_remedies(
     context: RuleContext, libraries: list[MissingLibrary], rejected_files: list[LoadAttempt]
 ) -> list[Remedy]:
-    """Return the remedies: skip the damaged files, reinstall their wheels, or rename them."""
-    paths = [tried.path for tried in rejected_files]
-    is_measured = (
-        context.loader is not None and context.loader.without
-    )  # results without the variables are needed to find what hides the copies
+    """Return the remedies: bypass the damaged files, reinstall their wheels, or rename them."""
+    paths = [attempt.path for attempt in rejected_files]
+    # a copy is of use only if the loader's results without the variables show what hides it
+    is_measured = context.loader is not None and context.loader.without
     copies = [copy for library in libraries for copy in library.elsewhere[:1]] if is_measured else []
     removal = advice.make_file_removal(context.target, rejected_files, copies)
     if removal is not None and all(library.elsewhere for library in libraries):
         return [removal]
     wheel_paths = [path for path in paths if _is_wheel_file(context, path)]
     names = [
-        tried.path.rpartition("/")[2] if library.resolution.path else library.soname
-        for library, tried in zip(libraries, rejected_files, strict=True)
+        attempt.path.rpartition("/")[2] if library.resolution.path else library.soname
+        for library, attempt in zip(libraries, rejected_files, strict=True)
     ]
     requirements = advice.list_cuda_requirements(context.target, names)
     if len(wheel_paths) == len(paths) and requirements:
@@ -132,9 +131,9 @@ def _build_remedies(
 
 
 def _is_wheel_file(context: RuleContext, path: str) -> bool:
-    """Return whether the file is from one of NVIDIA's wheels, or may be a link to such a file.
+    """Return whether the file is from one of NVIDIA's wheels.
 
-    In the second case the wheel's own file is damaged as well.
+    A link to a wheel's file counts if that file is damaged as well.
     """
     if context.python is None:
         return False

@@ -79,7 +79,7 @@ def _build_finding(title: str, explanation: str, evidence: list[Evidence], remed
 
 
 def _build_hang_finding(context: RuleContext, reason: str) -> Finding:
-    """Report that the driver does not answer."""
+    """Return the finding that the driver does not answer."""
     source = getattr(context.facts.driver.cuda, "source", "") or "libcuda.so.1"
     return _build_finding(
         "The driver does not answer",
@@ -154,15 +154,14 @@ def _explain_failure(context: RuleContext, answer: CudaDriver) -> ProblemText:
 def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemText:
     """Explain an error without a function of its own, such as 999, 3 or 101.
 
-    The explanation follows from the state of the machine, which says more than the number.
+    The explanation is based on the machine's state, which says more than the number.
     """
     driver, sudo = context.facts.driver, advice.get_sudo_prefix(context.target)
     error = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
-    is_module_invisible = (
-        machine.wsl or machine.container or machine.jetson
-    )  # /proc does not show the module there
+    # /proc does not show the module there
+    is_module_invisible = machine.wsl or machine.container or machine.jetson
     if isinstance(driver.kernel_module, Absent) and not is_module_invisible:
         return (
             "NVIDIA's kernel module is not loaded",
@@ -340,7 +339,7 @@ def _explain_fabric_manager(context: RuleContext) -> ProblemText:
 
 
 def _explain_mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
-    """Explain an error that the Multi-Process Service causes."""
+    """Explain an error caused by the Multi-Process Service."""
     pipe_directory = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
     variable_text = f" CUDA_MPS_PIPE_DIRECTORY is {pipe_directory!r}." if pipe_directory else ""
     remedies = []

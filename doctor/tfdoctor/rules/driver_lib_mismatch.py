@@ -69,7 +69,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_mismatch_evidence(context: RuleContext) -> list[Evidence]:
-    """Return evidence of the mismatch from NVML and nvidia-smi; empty if neither reports it."""
+    """Return evidence of the mismatch from NVML and nvidia-smi; an empty list if neither reports it."""
     driver = context.facts.driver
     nvml, smi = value_of(driver.nvml), value_of(driver.smi)
     evidence = []

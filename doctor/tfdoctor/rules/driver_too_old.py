@@ -56,7 +56,7 @@ def check(context: RuleContext) -> Result:
     else:
         return CouldNotCheck("the driver's version is not known")
     if not is_too_old:
-        return _check_jit_support(context, minimum, driver_cuda) or _check_support_minimum(
+        return _find_jit_problem(context, minimum, driver_cuda) or _find_support_problem(
             context, minimum, version
         )
     if _lacks_newer_driver(context, minimum):
@@ -84,15 +84,12 @@ def _get_min_driver_cuda(minimum: DriverMinimum) -> str:
 
 
 def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
-    """Return whether a new enough driver would not help any card here.
-
-    That is the case if the last driver branch of every GPU is too old and this TensorFlow has no code for the
-    GPUs.
-    """
+    """Return whether no driver helps: for every GPU, the last branch is too old and there is no code."""
     devices = drivers.list_known_devices(context)
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
+        # an unknown GPU counts as so new ("99") that no driver has dropped it
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
@@ -102,7 +99,7 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
 
 
 def _list_evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
-    """Return the driver version, the newest CUDA that it supports, and the required driver, as far as known."""
+    """Return the driver version, the newest CUDA it supports and the required driver, as far as known."""
     version = drivers.find_driver_version(context)
     evidence = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
     if driver_cuda is not None:
@@ -114,7 +111,7 @@ def _list_evidence(context: RuleContext, driver_cuda: str | None) -> list[Eviden
 
 
 def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
-    """Report that cuInit itself refuses the driver's version. `reason` is its explanation."""
+    """Return the finding that cuInit itself refuses the driver's version; `reason` explains its error."""
     minimum = _find_minimum(context)
     requirement = (
         f" TensorFlow's CUDA {minimum.cuda} needs driver {minimum.minimum} or newer."
@@ -132,7 +129,7 @@ def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
 
 
 def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
-    """Report a driver that is below the minimum for this build's CUDA."""
+    """Return the finding about a driver that is below the minimum for this build's CUDA."""
     version = drivers.find_driver_version(context)
     driver = f"Driver {version[0]}" if version is not None else "The driver"
     statement = f"{driver} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{driver} is there"
@@ -149,12 +146,12 @@ def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_c
     )
 
 
-def _check_support_minimum(
+def _find_support_problem(
     context: RuleContext, minimum: DriverMinimum, version: tuple[str, str] | None
 ) -> list[Finding]:
-    """Report a driver older than the first one for which NVIDIA supports all of this CUDA major version.
+    """Return a finding if NVIDIA supports this CUDA's major version only with newer drivers.
 
-    An example is 450.51 to 450.66 with CUDA 11.1 to 11.8. Such a driver supports the first CUDA of this major;
+    An example is driver 450.51 to 450.66 with CUDA 11.1 to 11.8. Such a driver supports the first CUDA of this major;
     whether the later ones work has not been observed. `recommend` rejects it.
     """
     if version is None or minimum.minimum is None or versions.is_at_least(version[0], minimum.minimum):
@@ -173,12 +170,12 @@ def _check_support_minimum(
     ]
 
 
-def _check_jit_support(
+def _find_jit_problem(
     context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None
 ) -> list[Finding]:
-    """Report a driver that is new enough to run this build's machine code but too old to compile its PTX.
+    """Return a finding if the driver can run this build's machine code but is too old to compile its PTX.
 
-    This matters only to GPUs without machine code for all kernels.
+    The PTX is needed only for GPUs without machine code for all kernels.
     """
     if driver_cuda is None:
         return []
@@ -217,7 +214,7 @@ def _check_jit_support(
 def _build_remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
     """Return the remedies: update the driver, or use an older release.
 
-    `minimum` is the required driver; None if it is not known.
+    `minimum` is the required driver, or None if it is not known.
     """
     minimum_text = f" ({minimum} or newer)" if minimum is not None else ""
     machine = context.facts.machine

@@ -86,22 +86,22 @@ def build_restore_remedies(environment: LostEnvironment) -> list[Remedy]:
     if environment.problem == "closed":
         return [Remedy("Run as the user whose environment it is, or use one of your own.", ("id -un",))]
     if environment.problem == "base-gone":
-        return _replace_base_remedies(environment)
+        return _build_base_remedies(environment)
     remedies = []
     for folder in environment.moved_to[:2]:
-        quoted = advice.quote(folder)
+        quoted_folder = advice.quote(folder)
         remedies += [
-            Remedy(f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted}",)),
+            Remedy(f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted_folder}",)),
             Remedy(
                 "To use it there, have its scripts written again (its packages stay), and activate it.",
                 (
-                    f"{quoted}/bin/python -m venv --without-pip {quoted}",
+                    f"{quoted_folder}/bin/python -m venv --without-pip {quoted_folder}",
                     "deactivate",
-                    f". {quoted}/bin/activate",
+                    f". {quoted_folder}/bin/activate",
                     "tfdoctor check",
                 ),
             ),
-            Remedy("Or put it back where it was made.", (f"mv {quoted} {prefix}", "tfdoctor check")),
+            Remedy("Or put it back where it was made.", (f"mv {quoted_folder} {prefix}", "tfdoctor check")),
         ]
     if remedies:
         return remedies
@@ -129,14 +129,14 @@ def build_restore_remedies(environment: LostEnvironment) -> list[Remedy]:
     ]
 
 
-def _replace_base_remedies(environment: LostEnvironment) -> list[Remedy]:
+def _build_base_remedies(environment: LostEnvironment) -> list[Remedy]:
     """Return the remedies to replace the base Python with another one of the same minor version.
 
-    With a different version, the packages of the environment cannot be used.
+    The environment's packages work only with that minor version.
     """
     prefix = advice.quote(environment.prefix)
     minor = ".".join((environment.version or "").split(".")[:2])
-    recreate = Remedy(
+    recreate_remedy = Remedy(
         "Or create it again; its packages have to be installed again.",
         (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),
     )
@@ -146,7 +146,7 @@ def _replace_base_remedies(environment: LostEnvironment) -> list[Remedy]:
             if minor
             else "Install that Python again."
         )
-        return [Remedy(text, ()), recreate]
+        return [Remedy(text, ()), recreate_remedy]
     links = " ".join(f"{prefix}/bin/{name}" for name in ("python", "python3", f"python{minor}"))
     return [
         Remedy(
@@ -157,7 +157,7 @@ def _replace_base_remedies(environment: LostEnvironment) -> list[Remedy]:
                 f"tfdoctor check --python {prefix}",
             ),
         ),
-        recreate,
+        recreate_remedy,
     ]
 
 

@@ -35,7 +35,7 @@ MIN_REPORTED_MIB = 500
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """The memory (in MiB), compute mode and processes of a GPU. None means not known."""
+    """The memory in MiB, compute mode and processes of a GPU; None for values that are not known."""
 
     label: str
     pci_bus_id: str | None
@@ -81,9 +81,9 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
-    """List the GPUs from NVML with the modes from nvidia-smi, else from nvidia-smi alone.
+    """Return the GPUs from NVML with the modes from nvidia-smi, else from nvidia-smi alone.
 
-    None if neither reports them. GPUs in MIG mode are omitted: their memory is not that of their instances.
+    Return None if neither reports them. GPUs in MIG mode are omitted: their memory is not that of their instances.
     """
     nvml, smi = value_of(context.facts.driver.nvml), value_of(context.facts.driver.smi)
     smi_gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
@@ -128,7 +128,7 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
 
 
 def _select_visible_gpus(context: RuleContext, gpus: list[GpuMemory]) -> list[GpuMemory]:
-    """Return the GPUs that TensorFlow will see: those that the driver shows, by PCI address."""
+    """Return the GPUs that TensorFlow will see: those whose PCI addresses the driver shows."""
     cuda = value_of(context.facts.driver.cuda)
     if cuda is None or cuda.init is None:
         return gpus
@@ -153,7 +153,7 @@ def _format_memory(gpu: GpuMemory) -> str:
 def _build_busy_finding(
     context: RuleContext, busy_gpus: list[GpuMemory], visible_gpus: list[GpuMemory], gpus: list[GpuMemory]
 ) -> Finding:
-    """Report GPUs whose memory other processes use; an error if every visible GPU is full."""
+    """Return the finding about memory that other processes use; an error if every visible GPU is full."""
     is_full = all((gpu.free or 0) < MIN_REPORTED_MIB for gpu in busy_gpus) and len(busy_gpus) == len(
         visible_gpus
     )
@@ -190,7 +190,7 @@ def _build_busy_finding(
 
 
 def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> str:
-    """Describe how much of the free memory TensorFlow would take, in MiB if its rule for the amount is known."""
+    """Describe how much of the free memory TensorFlow would take, in MiB if its reserve is known."""
     build = context.build
     cuda = value_of(context.facts.driver.cuda)
     free = busy_gpus[0].free
@@ -230,9 +230,9 @@ def _describe_process(process: SmiProcess) -> str:
 
 
 def _describe_unlisted_memory(gpu: GpuMemory, *, in_container: bool) -> list[str]:
-    """Return a sentence about memory that no listed process holds, if it is more than the driver itself needs.
+    """Return a clause about memory that no listed process holds; an empty list if it is negligible.
 
-    If the memory of a listed process is not known, the sentence says only that. Empty if there is nothing to say.
+    If the memory of a listed process is not known, the clause says only that.
     """
     if gpu.used is None or not gpu.lists_processes:
         return []
@@ -336,7 +336,7 @@ def _build_remedies(
 def _build_prohibited_finding(
     context: RuleContext, prohibited_gpus: list[GpuMemory], visible_gpus: list[GpuMemory]
 ) -> Finding:
-    """Report GPUs in the compute mode Prohibited; an error if every visible GPU is."""
+    """Return the finding about the compute mode Prohibited; an error if all visible GPUs are in it."""
     sudo = advice.get_sudo_prefix(context.target)
     names = ", ".join(gpu.label for gpu in prohibited_gpus)
     return RULE.make_finding(

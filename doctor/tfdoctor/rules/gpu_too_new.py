@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 CACHE_BYTES = 4294967296
-"""The largest value of CUDA_CACHE_MAXSIZE. TensorFlow's kernels need more than the default."""
+"""The largest value of CUDA_CACHE_MAXSIZE, because the default is too small for TensorFlow's kernels."""
 
 
 def check(context: RuleContext) -> Result:
@@ -120,7 +120,7 @@ def _describe_gap(build: Build, devices: list[CudaDevice]) -> str:
 def _build_arch_specific_finding(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding:
-    """Report PTX that is specific to another architecture."""
+    """Return the finding that the PTX is specific to another architecture."""
     problems = _list_known_problems(context, build, capability)
     explanation = " ".join(problem.text for problem in problems) or (
         "A part of its PTX is specific to another architecture, which this card cannot compile."
@@ -141,7 +141,7 @@ def _build_arch_specific_finding(
 def _build_code_gap_finding(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding:
-    """Report that the build has neither machine code nor PTX for the GPUs."""
+    """Return the finding that the build has neither machine code nor PTX for the GPUs."""
     return _build_finding(
         context,
         devices,
@@ -156,7 +156,7 @@ def _build_code_gap_finding(
 def _build_jit_finding(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding:
-    """Report that the driver has to compile the build's PTX, or that a variable forbids it."""
+    """Return the finding that the driver has to compile the build's PTX, or that a variable forbids it."""
     problems = _list_known_problems(context, build, capability)
     variables = context.facts.environment.variables
     limit_text = "".join(f" {problem.text}" for problem in problems) + _describe_library_limit(
@@ -209,7 +209,7 @@ def _build_jit_finding(
 
 
 def _describe_library_limit(context: RuleContext, build: Build, capability: str) -> str:
-    """Return a sentence about the newest GPUs that CUDA's own libraries support; "" if they support this one.
+    """Return a sentence about the newest GPUs that CUDA's libraries support; "" if this GPU is not newer.
 
     Unlike TensorFlow's kernels, these libraries are not compiled at first use.
     """
@@ -226,7 +226,7 @@ def _describe_library_limit(context: RuleContext, build: Build, capability: str)
 def _check_cudnn(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding | None:
-    """Report a cuDNN that does not support these GPUs yet."""
+    """Return the finding that cuDNN is too old for these GPUs; None if it is not."""
     cudnn = find_cudnn_version(context.facts)
     if cudnn is None:
         return None

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     build, devices = require_value(context.build), drivers.list_capable_devices(context)
-    findings = _check_capability_floor(context, build, devices)
+    findings = _find_minimum_problem(context, build, devices)
     supported_devices = [
         device
         for device in devices
         if versions.is_at_least(device.compute_capability or "0", build.min_capability)
     ]
-    findings += _check_code_gap(context, build, supported_devices)
+    findings += _find_code_gap(context, build, supported_devices)
     return findings or _check_cudnn(context, supported_devices)
 
 
@@ -61,8 +61,8 @@ def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evid
     ]
 
 
-def _check_capability_floor(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
-    """Report that TensorFlow ignores every GPU because all are below its minimum capability.
+def _find_minimum_problem(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+    """Return a finding if all GPUs are below TensorFlow's minimum capability, so that it ignores them.
 
     If only some GPUs are below it, TFD114 reports them.
     """
@@ -84,8 +84,8 @@ def _check_capability_floor(context: RuleContext, build: Build, devices: list[Cu
     ]
 
 
-def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
-    """Report GPUs that TensorFlow registers but has no code for."""
+def _find_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+    """Return a finding if TensorFlow registers GPUs for which it has no code."""
     newest_code = drivers.find_newest_code(context)
     gpus = [
         candidate
@@ -118,7 +118,7 @@ def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice
 
 
 def _format_build_code(context: RuleContext, build: Build) -> str:
-    """Return the compute capabilities for which the build has machine code, in parentheses; "" if not known."""
+    """Return the compute capabilities of the build's machine code in parentheses; "" if not known."""
     architectures = drivers.list_build_architectures(context)
     code = (
         architectures[0]
@@ -129,9 +129,9 @@ def _format_build_code(context: RuleContext, build: Build) -> str:
 
 
 def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to install the best release for this machine: for this Python, else for another one.
+    """Return the remedy to install the best release, for this Python or else for another one.
 
-    If no release works with the installed driver, recommend the best one for a newer driver.
+    If no release works with the installed driver, it is the best one for a newer driver.
     """
     target, python = context.target, context.python
     for host, prefix in (
@@ -164,7 +164,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
 
 
 def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
-    """Report GPUs that TensorFlow supports but that this cuDNN no longer supports."""
+    """Return a finding if TensorFlow supports GPUs that this cuDNN no longer supports."""
     cudnn, build = find_cudnn_version(context.facts), context.build
     if cudnn is None or build is None:
         return []

@@ -63,7 +63,7 @@ def check(context: RuleContext) -> Result:
         and context.prediction.cause is Cause.HIDDEN_BY_ENV
         and not is_hidden_by_environment(context.facts)
     ):
-        return [_check_device_types(context, types_problem)]
+        return [_build_device_types_finding(context, types_problem)]
     flags_problem = (
         explain_unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     )
@@ -114,8 +114,8 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _check_device_types(context: RuleContext, problem: str) -> Finding:
-    """Report a TF_ENABLED_DEVICE_TYPES that excludes GPUs."""
+def _build_device_types_finding(context: RuleContext, problem: str) -> Finding:
+    """Return the finding that TF_ENABLED_DEVICE_TYPES excludes GPUs."""
     consequence = "TensorFlow then takes no GPU, whatever the driver shows."
     return _build_variable_finding(
         context,
@@ -127,7 +127,7 @@ def _check_device_types(context: RuleContext, problem: str) -> Finding:
 
 
 def _check_xla_flags(context: RuleContext, problem: str) -> Finding:
-    """Report a TF_XLA_FLAGS with a flag that does not exist."""
+    """Return the finding that TF_XLA_FLAGS has a flag that TensorFlow does not know."""
     hint = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in problem else ""
     consequence = f"That happens when it lists its devices, the CPU included.{hint}"
     title = f"{XLA_FLAGS_VARIABLE} has a flag that TensorFlow does not know: it ends the process"
@@ -135,7 +135,7 @@ def _check_xla_flags(context: RuleContext, problem: str) -> Finding:
 
 
 def _build_import_finding(context: RuleContext, name: str, problem: str) -> Finding:
-    """Report a Python environment variable that stops the import of this release."""
+    """Return the finding that an environment variable of Python stops the import of this release."""
     return _build_variable_finding(
         context,
         name,
@@ -148,7 +148,7 @@ def _build_import_finding(context: RuleContext, name: str, problem: str) -> Find
 def _build_variable_finding(
     context: RuleContext, name: str, problem: str, consequence: str, title: str
 ) -> Finding:
-    """Report an environment variable that TensorFlow or Python reads.
+    """Return the finding about an environment variable that TensorFlow or Python reads.
 
     `problem` and `consequence` are sentences.
     """

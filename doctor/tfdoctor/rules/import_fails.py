@@ -46,11 +46,11 @@ SYSTEM_PACKAGES = {
 }
 """Debian and Ubuntu packages of the system libraries that TensorFlow's objects need."""
 COVERED_ERRORS = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
-"""Errors that other rules report."""
+"""Parts of the loader's errors that TFD308 and TFD309 report."""
 
 
 def check(context: RuleContext) -> Result:
-    result = _check_packages(context)
+    result = _build_package_findings(context)
     if isinstance(context.facts.rehearsal, Unknown) and not result:
         return CouldNotCheck(
             f"the packages that TensorFlow imports could not be tried: {context.facts.rehearsal.why}"
@@ -72,10 +72,10 @@ def check(context: RuleContext) -> Result:
     return result
 
 
-def _check_packages(context: RuleContext) -> list[Finding]:
-    """Report the packages that make the import fail.
+def _build_package_findings(context: RuleContext) -> list[Finding]:
+    """Return the findings about packages that make the import fail.
 
-    The packages that make a rehearsed import fail come first, then those in the compatibility table.
+    Those that made a rehearsed import fail come first, then those in the compatibility table.
     """
     covered_causes = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
     companions = find_broken_companions(context)
@@ -108,7 +108,7 @@ def _check_packages(context: RuleContext) -> list[Finding]:
 
 
 def _build_library_finding(context: RuleContext, resolution: Resolution) -> Finding:
-    """Report a library that TensorFlow's own objects need and the loader cannot load."""
+    """Return the finding about a library that TensorFlow's own objects need and the loader cannot load."""
     missing_names = [name for name in resolution.really_missing if "/" not in name]
     packages = [SYSTEM_PACKAGES.get(name) for name in missing_names]
     if missing_names and all(packages) and advice.get_package_manager(context.target) == advice.APT:
@@ -142,7 +142,7 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
         title=f"import tensorflow fails: {', '.join(missing_names) or resolution.error} cannot be loaded",
         evidence=[
             Evidence("the loader", resolution.error),
-            *(Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem),
+            *(Evidence(attempt.path, attempt.problem) for attempt in resolution.tried if attempt.problem),
         ],
         remedies=[remedy],
     )

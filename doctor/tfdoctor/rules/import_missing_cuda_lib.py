@@ -69,7 +69,7 @@ def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence
                 for other in library.other_versions[:2]
             ]
             evidence += [
-                Evidence(tried.path, tried.problem) for tried in library.resolution.tried if tried.problem
+                Evidence(attempt.path, attempt.problem) for attempt in library.resolution.tried if attempt.problem
             ]
     return evidence
 

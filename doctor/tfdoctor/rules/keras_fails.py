@@ -68,6 +68,7 @@ def check(context: RuleContext) -> Result:
     )
     if shadow is not None and find_leader(context.facts, get_path_folder(shadow.taken)) is not None:
         return [_build_hidden_finding(context, shadow)]
+    # pre-releases of Keras 3 do not count as Keras 2
     is_keras_2 = (
         keras_version
         and versions.is_version(keras_version)
@@ -91,7 +92,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_version_finding(context: RuleContext, title: str, error: str) -> Finding:
-    """Report a Keras that is missing or has the wrong major version."""
+    """Return the finding that Keras is missing or has the wrong major version."""
     requirement = choose_requirement(context, "keras")
     return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
@@ -113,7 +114,7 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
 
 
 def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
-    """Report a module that Python finds before Keras."""
+    """Return the finding about a module that Python finds before Keras."""
     path = shadow.taken.removesuffix("/__init__.py")
     leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
@@ -136,7 +137,7 @@ def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
 
 
 def _build_backend_finding(context: RuleContext, backend: str, package: str) -> Finding:
-    """Report that the package of the selected Keras backend is not installed."""
+    """Return the finding that the package of the selected Keras backend is not installed."""
     return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
@@ -156,7 +157,7 @@ def _build_backend_finding(context: RuleContext, backend: str, package: str) -> 
 
 
 def _build_legacy_finding(context: RuleContext) -> Finding:
-    """Report that Keras 2 is requested and tf-keras is not installed."""
+    """Return the finding that Keras 2 is requested and tf-keras is not installed."""
     build = context.build
     minor = versions.major_minor(build.version) if build is not None and build.version else ""
     requirement = f"tf-keras=={minor}.*" if minor else "tf-keras"

@@ -47,7 +47,7 @@ OTHER_EVENTS = {
 }
 """The cause and the meaning of each kind of event without an Xid.
 
-The kind "unsigned" is missing here: such a line names no module, and TFD118 uses it.
+The kind "unsigned" is left to TFD118, because its line names no module.
 """
 
 
@@ -82,12 +82,12 @@ def _get_xid_kind(event: KernelEvent) -> xids.XidKind:
 
 
 def _is_repeated_by_xid(event: KernelEvent, faults: list[KernelEvent]) -> bool:
-    """Return whether an Xid event reports the same as this line."""
+    """Return whether an Xid event also reports what this event reports."""
     return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST_XID for fault in faults)
 
 
 def _format_xid_event(event: KernelEvent) -> str:
-    """Format an event: the Xid, the GPU, the process, how often it occurred, and its meaning."""
+    """Format an event: its Xid, GPU, process, number of occurrences and meaning."""
     number = event.xid or 0
     meaning = xids.find_xid(number).meaning
     action = xids.parse_recovery_action(event.text) if number == 154 else ""
@@ -98,7 +98,7 @@ def _format_xid_event(event: KernelEvent) -> str:
 
 
 def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
-    """Report Xid events about faults of a GPU."""
+    """Return the finding about Xid events that report faults of a GPU."""
     is_lost = any(_get_xid_kind(event) is xids.XidKind.LOST for event in events)
     driver_works = drivers.determine_driver_state(context).works
     present_state = " At the moment the driver does show a card." if driver_works else ""
@@ -119,7 +119,7 @@ def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 
 def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
-    """Report events without an Xid."""
+    """Return the finding about events without an Xid."""
     cause = OTHER_EVENTS[events[0].kind][0]
     meanings = dict.fromkeys(OTHER_EVENTS[event.kind][1] for event in events)
     driver_works = drivers.determine_driver_state(context).works
@@ -139,7 +139,7 @@ def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 
 def _build_program_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
-    """Report Xid events that programs cause."""
+    """Return the finding about Xid events that programs cause."""
     return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,

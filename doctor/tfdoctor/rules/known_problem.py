@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
 
 
 def is_problem_present(context: RuleContext, problem: Problem) -> bool:
-    """Return whether all conditions of the problem are met on this machine. An unknown condition is never met."""
+    """Return whether this machine meets all conditions of the problem; it never meets an unknown one."""
     for condition, required in problem.when.items():
         if condition == "capability":
             gpus = [gpu.capability for gpu in context.target.host.cards]
@@ -79,10 +79,7 @@ def is_problem_present(context: RuleContext, problem: Problem) -> bool:
 
 
 def is_capability_in_range(capability: str, condition: str) -> bool:
-    """Return whether a compute capability meets a condition such as "<7.5".
-
-    False if either cannot be parsed.
-    """
+    """Return whether a compute capability meets a condition such as "<7.5"; False if either is malformed."""
     from tfdoctor.compat import capability_matches
 
     try:
@@ -92,9 +89,9 @@ def is_capability_in_range(capability: str, condition: str) -> bool:
 
 
 def _is_still_present(context: RuleContext, problem: Problem) -> bool:
-    """Return whether the problem is still present.
+    """Return whether the problem is present with the installed libraries.
 
-    Two problems depend on the version of an installed library: cuDNN and libcublas.
+    Two problems depend on the version of cuDNN or of libcublas.
     """
     if problem.id == "cudnn-unpinned" and context.python is not None:
         cudnn = find_cudnn_version(context.facts)

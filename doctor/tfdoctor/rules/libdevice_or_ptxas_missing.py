@@ -72,6 +72,7 @@ def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit
     folders = {"/usr/local/cuda"}
     if build.cuda is not None and build.has("libdevice-of-versioned-toolkit"):
         folders.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
+    # a slash after the folder in XLA_FLAGS makes no difference
     return toolkit.path in folders or f"{DATA_DIR_FLAG}{toolkit.path.rstrip('/')}" in xla_flags.replace(
         "/ ", " "
     ).rstrip("/")

@@ -37,14 +37,14 @@ INSTALLABLE_CAUSES = (
     Cause.CUDNN_MISSING,
     Cause.CUDNN_VERSION_MISMATCH,
 )
-"""Causes that installing libraries fixes. One remedy fixes all of them together."""
+"""Causes that one installation of libraries removes together."""
 
 
 def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
     """Return the cause whose rule reports the missing libraries, and the libraries that must be installed.
 
-    The cause is that of TFD201 or TFD202, or None if neither applies. Damaged files are reported by other
-    rules, and so is a cuDNN that is the only missing library.
+    The cause is that of TFD201 or TFD202, or None if neither applies. Other rules report damaged files, and a
+    cuDNN that is the only missing library.
     """
     libraries = tuple(
         library
@@ -62,7 +62,7 @@ def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple
 
 
 def _is_not_installed(library: MissingLibrary) -> bool:
-    """Return whether the library counts as not installed. TFD209 reports it if a file of it is damaged."""
+    """Return whether the library counts as not installed; if its file is damaged, TFD209 reports it."""
     return library.cause is Cause.LIBS_NOT_INSTALLED
 
 

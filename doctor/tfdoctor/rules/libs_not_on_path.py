@@ -68,7 +68,7 @@ def check(context: RuleContext) -> Result:
             title=f"{subject} installed where the loader does not look",
             evidence=evidence,
             remedies=build_search_path_remedies(
-                context, files, at_fault=has_runpath_defect(context, libraries)
+                context, files, prefer_fixed_release=has_runpath_defect(context, libraries)
             ),
         )
     ]
@@ -82,26 +82,26 @@ def has_runpath_defect(context: RuleContext, libraries: Sequence[MissingLibrary]
 
 
 def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
-    """Return the first file that does not belong to PyTorch, which brings its own copies; else the first file."""
+    """Return the first file that is not one of the copies that PyTorch brings, or else the first file."""
     return next((library for library in choices if library.package != "torch"), choices[0])
 
 
 def list_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
-    """List the folders of these files without duplicates."""
+    """Return the folders of these files without duplicates."""
     return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in files))
 
 
 def build_search_path_remedies(
-    context: RuleContext, files: Sequence[FoundElsewhere], *, at_fault: bool = False
+    context: RuleContext, files: Sequence[FoundElsewhere], *, prefer_fixed_release: bool = False
 ) -> list[Remedy]:
     """Return the remedies that make the loader search the folders of these files.
 
-    With `at_fault`, a release without the fault in its RUNPATH is recommended first.
+    With `prefer_fixed_release`, the first remedy installs a release without the RUNPATH defect, if there is one.
     """
     folders = list_folders(files)
     remedies: list[Remedy] = []
     link_remedy = advice.make_runpath_link(context.target, files)
-    release_remedy = _build_fixed_release_remedy(context) if at_fault else None
+    release_remedy = _build_fixed_release_remedy(context) if prefer_fixed_release else None
     if release_remedy is not None:
         remedies.append(release_remedy)
     if link_remedy is not None:
@@ -117,7 +117,7 @@ def build_search_path_remedies(
 def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
     """Return the remedy to install a later release of the same minor version that finds its own libraries.
 
-    None if there is no such release.
+    Return None if there is no such release.
     """
     build, python = context.build, context.python
     if build is None or build.release is None or python is None:

@@ -65,8 +65,8 @@ def _describe_missing(
 ) -> tuple[str, str]:
     """Return the title and the explanation of the finding.
 
-    `absent_names` are the sonames of libraries that cannot be found. `stale_paths` are the libraries that have the
-    wrong version.
+    `absent_names` are the sonames of libraries that cannot be found. `stale_paths` are the paths of libraries
+    that have the wrong version.
     """
     sonames = ", ".join(library.soname for library in libraries)
     verb, found_clause = ("needs", "it is") if len(libraries) == 1 else ("need", "they are")
@@ -115,24 +115,23 @@ def _list_evidence(library: MissingLibrary) -> list[Evidence]:
     evidence.append(
         Evidence("the loader", f"{resolution.error}{f' (needed by {needed_by})' if needed_by else ''}")
     )
-    evidence += [Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem]
+    evidence += [Evidence(attempt.path, attempt.problem) for attempt in resolution.tried if attempt.problem]
     return evidence
 
 
 def _find_stale_libraries(libraries: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
-    """Return the paths of the loaded libraries that should have the undefined symbol.
+    """Return the paths of the loaded libraries whose version lacks the undefined symbol.
 
-    The symbol begins with the name of such a library, as in cublasLtCreate for libcublasLt. The version of the
-    library does not match the libraries that use it.
+    A library should have the symbol if the symbol begins with its name: cublasLtCreate is from libcublasLt.
     """
     paths: dict[str, None] = {}
     for library in libraries:
         symbol = _parse_undefined_symbol(library).lstrip("_").lower()
-        for tried in library.resolution.tried:
-            name = tried.path.rpartition("/")[2]
+        for attempt in library.resolution.tried:
+            name = attempt.path.rpartition("/")[2]
             stem = name.split(".so")[0].removeprefix("lib").lower()
-            if symbol and not tried.problem and stem and symbol.startswith(stem) and name != library.soname:
-                paths.setdefault(posixpath.normpath(tried.path))
+            if symbol and not attempt.problem and stem and symbol.startswith(stem) and name != library.soname:
+                paths.setdefault(posixpath.normpath(attempt.path))
     return tuple(paths)
 
 
@@ -228,8 +227,8 @@ SYSTEM_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++
 def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Remedy | None:
     """Return the remedy to remove folders with unusable files from LD_LIBRARY_PATH.
 
-    None if it is not certain that the loader then finds a usable copy. If the facts show which copy it finds,
-    `add_shadowing` replaces this remedy.
+    Return None if it is not certain that the loader then finds a usable copy. If the facts show which copy it
+    finds, `add_shadowing` replaces this remedy.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
@@ -252,14 +251,14 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
         resolved_names - {item.soname for item in variant.resolutions if item.ok}
         for variant in loader.without
     ):
-        return None  # a library that is found now would not be found
+        return None  # without the variables, a library would no longer be found
     return advice.make_folder_removal(
         context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
 
 def _find_copies(context: RuleContext, absent_names: tuple[str, ...]) -> list[FoundElsewhere]:
-    """Return a file for each of the absent libraries that is somewhere on this machine."""
+    """Return one file for each absent library that exists elsewhere on this machine."""
     files = context.loader.found if context.loader is not None else ()
     copies = (next((file for file in files if file.name == name), None) for name in absent_names)
     return [copy for copy in copies if copy is not None]
@@ -270,7 +269,8 @@ def _build_link_remedies(
 ) -> list[Remedy]:
     """Return the remedy to link the library next to the one that needs it.
 
-    Empty if more than one library is affected, or if the libraries are not in this environment's wheels.
+    Return an empty list if more than one library is affected, or if the libraries are not in this environment's
+    wheels.
     """
     site_packages = advice.get_site_packages(context.target)
     needed_by = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
@@ -292,7 +292,7 @@ def _build_link_remedies(
 
 
 def _build_reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...], text: str) -> Remedy:
-    """Return the remedy to reinstall these libraries' wheels. It has no commands if no wheel has them."""
+    """Return the remedy to reinstall these libraries' wheels; it has no commands if no wheel has them."""
     requirements = advice.list_cuda_requirements(context.target, [library.soname for library in libraries])
     if not requirements:
         return Remedy(text)

@@ -56,14 +56,14 @@ def check(context: RuleContext) -> Result:
     if main_cause is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
     names = [missing.soname for missing in needed_libraries]
-    foreign_libraries = [library for library in libraries if library.damaged and not library.other_versions]
+    other_arch_libraries = [library for library in libraries if library.damaged and not library.other_versions]
     cudas = find_other_cudas(context, libraries)
     cuda_labels = ", ".join(cuda.label for cuda in cudas[:3])
-    if len(foreign_libraries) == len(libraries):
+    if len(other_arch_libraries) == len(libraries):
         title = f"{libraries[0].soname} is there for another kind of processor"
         explanation = (
             "The loader passes over "
-            f"{', '.join(tried.path for library in libraries for tried in library.resolution.tried if tried.problem)}: "
+            f"{', '.join(attempt.path for library in libraries for attempt in library.resolution.tried if attempt.problem)}: "
             f"{libraries[0].damaged}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
         )
     else:
@@ -93,7 +93,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _format_cuda_series(context: RuleContext) -> str:
-    """Return the CUDA that the build needs: "12" if every CUDA 12 has the required sonames, else such as "11.0"."""
+    """Return the CUDA that the build needs: "12" if all of CUDA 12 has its sonames, else such as "11.0"."""
     build = context.build
     if build is None or build.cuda is None:
         return "of a different version"
@@ -132,7 +132,7 @@ class OtherCuda:
 def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
     """Return the installed CUDA versions that TensorFlow cannot use.
 
-    Those in the loader's search path are returned, or all of them if none is in it.
+    Those outside the loader's search path are returned only if none is in it.
     """
     loader = context.loader
     if loader is None:
@@ -181,7 +181,8 @@ def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[s
     toolkit_match = TOOLKIT_FOLDER.match(folder)
     if toolkit_match is not None and toolkit_match[1]:
         return toolkit_match[1]
-    runtime_names = [name for name in names if name.startswith("libcudart.")]  # the most precise version
+    # the soname of the runtime is the most precise one
+    runtime_names = [name for name in names if name.startswith("libcudart.")]
     candidates = [set(context.compat.cuda_of_soname(name)) for name in runtime_names or names]
     common_versions = set.intersection(*filter(None, candidates)) if any(candidates) else set()
     return common_versions.pop() if len(common_versions) == 1 else None
@@ -238,18 +239,16 @@ def _build_other_release_remedy(
             if _can_use(release, cuda, stems)
             and fit.can_use_release(context.compat, release, context.target.host, python.version)
         ]
-        if (
-            releases and cuda.version is not None and "." not in cuda.version
-        ):  # the minor version is not known
+        # the installed minor version is not known: a release for the lowest one is the safest
+        if releases and cuda.version is not None and "." not in cuda.version:
             lowest = min((item.cuda or "" for item in releases), key=versions.parse_numbers)
             releases = [release for release in releases if release.cuda == lowest]
         if not releases:
             continue
         distribution = context.tensorflow.distribution if context.tensorflow is not None else None
         newest_releases = [release for release in releases if release.version == releases[0].version]
-        release = next(
-            (item for item in newest_releases if item.package == distribution), newest_releases[0]
-        )  # prefer the installed package, to avoid two
+        # prefer the installed package, so that two are not installed over each other
+        release = next((item for item in newest_releases if item.package == distribution), newest_releases[0])
         return [
             Remedy(
                 f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "

@@ -35,15 +35,15 @@ def check(context: RuleContext) -> Result:
         outcome = outcome_if_unknown(context.facts.loader, "the loader")
         return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
-        foreign_library = find_foreign_libstdcxx(context.facts, resolution)
+        other_library = find_foreign_libstdcxx(context.facts, resolution)
         match = MISSING_SYMBOL_ERROR.search(resolution.error)
-        if match is None and foreign_library is None:
+        if match is None and other_library is None:
             continue
         path = (
             match["path"]
             if match is not None
-            else foreign_library.path
-            if foreign_library is not None
+            else other_library.path
+            if other_library is not None
             else ""
         )
         missing_version = match["version"] if match is not None else "symbols"
@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_remedies(context: RuleContext, path: str) -> list[Remedy]:
-    """Return the remedy: remove the folder from the search path, or use a newer library."""
+    """Return the remedy: remove the folder from the search path, or else use a newer library."""
     python = context.python
     removal = advice.make_folder_removal(context.target, (path.rpartition("/")[0],))
     if removal is not None:

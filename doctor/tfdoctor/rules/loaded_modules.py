@@ -88,7 +88,7 @@ def _format_required_cuda(cuda: str, cudnn: str | None) -> str:
 def _build_version_finding(
     context: RuleContext, loaded_modules: str, modules: list[str], cuda: str, *, lacks_libraries: bool
 ) -> Finding:
-    """Report loaded modules that have the wrong major version."""
+    """Return the finding about loaded modules that have the wrong major version."""
     names = " ".join(advice.quote(module) for module in modules)
     required = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
     return RULE.make_finding(
@@ -112,7 +112,7 @@ def _build_version_finding(
 
 
 def _build_unloaded_finding(context: RuleContext, cuda: str, cudnn: str | None) -> Finding:
-    """Report that libraries are missing and no CUDA module is loaded."""
+    """Return the finding that libraries are missing and no CUDA module is loaded."""
     del context
     return RULE.make_finding(
         Cause.LIBS_NOT_INSTALLED,

@@ -60,7 +60,7 @@ def check(context: RuleContext) -> Result:
 def _make_steps(misspelt_name: str, correct_name: str, *, both_set: bool) -> tuple[Step, ...]:
     """Return the steps of the fix.
 
-    Empty if the correct name is CUDA_VISIBLE_DEVICES, which may hide GPUs. The user must decide about that.
+    A variable is not renamed to CUDA_VISIBLE_DEVICES, which may hide GPUs: the user has to decide that.
     """
     if both_set:
         return (Unset(misspelt_name),)

@@ -55,8 +55,8 @@ def check(context: RuleContext) -> Result:
     return [_build_some_dropped_finding(context, build, dropped, len(registered))]
 
 
-def _explain_drop(device: CudaDevice, build: Build) -> str:
-    """Return a label of the GPU with the reason why TensorFlow ignores it."""
+def _describe_dropped_gpu(device: CudaDevice, build: Build) -> str:
+    """Return the GPU's label with the reason why TensorFlow ignores it."""
     label = drivers.format_device(device).partition(", ")[2] or drivers.format_device(device)
     capability = device.compute_capability
     if capability is not None and not versions.is_at_least(capability, build.min_capability):
@@ -67,7 +67,7 @@ def _explain_drop(device: CudaDevice, build: Build) -> str:
 def _build_some_dropped_finding(
     context: RuleContext, build: Build, dropped: list[CudaDevice], registered_count: int
 ) -> Finding:
-    reasons = [_explain_drop(device, build) for device in dropped]
+    reasons = [_describe_dropped_gpu(device, build) for device in dropped]
     # A GPU of unknown compute capability counts as new enough.
     too_small = [
         gpu for gpu in dropped if versions.is_at_least(gpu.compute_capability or "99", build.min_capability)
@@ -76,19 +76,19 @@ def _build_some_dropped_finding(
     remedies = []
     if too_small:
         minimum = min(device.multiprocessors or 0 for device in too_small)
-        line = f"export {MIN_MULTIPROCESSORS_VARIABLE}={minimum}"
+        command = f"export {MIN_MULTIPROCESSORS_VARIABLE}={minimum}"
         remedies.append(
             Remedy(
                 "To make TensorFlow use the small card too:",
-                (line, advice.format_check_command(context.target)),
+                (command, advice.format_check_command(context.target)),
             )
         )
-    set_to = f" {MIN_MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""
+    value_text = f" {MIN_MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV if too_small and value is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
         f"The driver shows {len(dropped) + registered_count} cards, but TensorFlow uses {registered_count}. It ignores "
-        f"{'; '.join(reasons)}.{set_to}",
+        f"{'; '.join(reasons)}.{value_text}",
         title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + registered_count} cards out",
         evidence=[Evidence("the driver", reason) for reason in reasons],
         remedies=remedies,
@@ -106,7 +106,7 @@ def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list
         evidence=[
             Evidence(MIN_MULTIPROCESSORS_VARIABLE, repr(value)),
             *variable_origins.list_origin_evidence(context, MIN_MULTIPROCESSORS_VARIABLE),
-            *(Evidence("the driver", _explain_drop(device, build)) for device in dropped),
+            *(Evidence("the driver", _describe_dropped_gpu(device, build)) for device in dropped),
         ],
         remedies=[
             variable_origins.make_unset_remedy(

@@ -53,10 +53,10 @@ def check(context: RuleContext) -> Result:
     if kernels.is_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     kernel, module_files = context.facts.machine.kernel, fact.value
-    others = ", ".join(module_files.other_kernels)
+    other_kernels = ", ".join(module_files.other_kernels)
     evidence = [make_evidence(fact, f"no nvidia.ko for the running kernel {kernel}")]
-    if others:
-        evidence.append(Evidence("/lib/modules", f"has one for: {others}"))
+    if other_kernels:
+        evidence.append(Evidence("/lib/modules", f"has one for: {other_kernels}"))
     evidence += [
         Evidence(
             "/var/lib/dkms",
@@ -73,7 +73,7 @@ def check(context: RuleContext) -> Result:
             Severity.ERROR,
             _explain_missing_module(kernel, module_files),
             title="NVIDIA's kernel module is built for another kernel, not for the running one"
-            if others
+            if other_kernels
             else "NVIDIA's kernel module is not installed",
             evidence=evidence,
             remedies=_list_remedies(context, module_files),
@@ -103,12 +103,12 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
     if module_files.dkms or uses_akmods:
         remedies.append(kernels.make_rebuild_module_remedy(context))
     else:
-        install = advice.make_driver_remedy(context.target)
+        install_remedy = advice.make_driver_remedy(context.target)
         headers_command = kernels.make_headers_command(context) if not module_files.headers else ""
         remedies.append(
             Remedy(
-                f"Nothing here builds the module: install it with the driver. {install.text}",
-                (*((headers_command,) if headers_command else ()), *install.commands),
+                f"Nothing here builds the module: install it with the driver. {install_remedy.text}",
+                (*((headers_command,) if headers_command else ()), *install_remedy.commands),
                 changes_system=True,
             )
         )

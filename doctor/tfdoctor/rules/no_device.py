@@ -76,14 +76,11 @@ ProblemText = tuple[str, str, list[Remedy]]
 
 
 def _explain_no_device(context: RuleContext) -> ProblemText:
-    """Return the title, explanation and remedies of the first reason that applies.
-
-    If none applies, they refer to the kernel's log.
-    """
+    """Return the text for the first reason that applies; if none does, it refers to the kernel's log."""
     for explain in (
         _explain_wsl,
         _explain_absent_gpu,
-        _explain_foreign_driver,
+        _explain_other_driver,
         _explain_mig,
         _explain_lost_gpu,
         _explain_silent_gpus,
@@ -124,11 +121,11 @@ def _explain_wsl(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
-    """Report that no NVIDIA GPU is on the PCI bus."""
+    """Explain that no NVIDIA GPU is on the PCI bus."""
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
     modules = value_of(context.facts.driver.modules) or ()
-    list_cards = Remedy("Check whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
+    list_remedy = Remedy("Check whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
     if "bbswitch" in modules:
         return (
             "The NVIDIA card is switched off (bbswitch)",
@@ -151,7 +148,7 @@ def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
             "a GPU, a card that is switched off in the firmware, not seated, or fallen off the bus."
         ),
         [
-            list_cards,
+            list_remedy,
             drivers.make_reboot_remedy(
                 context, "A card that fell off the bus comes back after a cold start."
             ),
@@ -159,8 +156,8 @@ def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_foreign_driver(context: RuleContext) -> ProblemText | None:
-    """Report that another kernel driver is bound to the GPUs, if NVIDIA's driver is bound to none."""
+def _explain_other_driver(context: RuleContext) -> ProblemText | None:
+    """Explain that another kernel driver is bound to the GPUs, and NVIDIA's driver to none."""
     pci_gpus = value_of(context.facts.driver.pci) or ()
     if not pci_gpus or any(pci_gpu.driver == "nvidia" for pci_gpu in pci_gpus):
         return None
@@ -215,7 +212,7 @@ def _make_rebind_remedy(context: RuleContext, pci_gpu: PciGpu) -> Remedy:
 
 
 def _explain_mig(context: RuleContext) -> ProblemText | None:
-    """Report that all GPUs are in MIG mode and have no instances."""
+    """Explain that all GPUs are in MIG mode and have no instances."""
     smi = value_of(context.facts.driver.smi)
     empty_gpus = (
         [gpu for gpu in smi.gpus if gpu.mig and not gpu.mig_instances] if isinstance(smi, SmiFacts) else []
@@ -248,7 +245,7 @@ def _explain_mig(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_lost_gpu(context: RuleContext) -> ProblemText | None:
-    """Report that a GPU was lost, according to nvidia-smi."""
+    """Explain that a GPU was lost, according to nvidia-smi."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
         return None
@@ -266,7 +263,7 @@ def _explain_lost_gpu(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_silent_gpus(context: RuleContext) -> ProblemText | None:
-    """Report that every GPU on the bus reads as all ones, so none of them responds."""
+    """Explain that no GPU responds: whatever is read from them on the bus is all ones."""
     pci_gpus = value_of(context.facts.driver.pci) or ()
     lost_addresses = context.facts.kernel.lost_cards
     if not pci_gpus or any(pci_gpu.address not in lost_addresses for pci_gpu in pci_gpus):
@@ -288,7 +285,7 @@ def _explain_silent_gpus(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_missing_module(context: RuleContext) -> ProblemText | None:
-    """Report that the user-space libraries are installed but the kernel module is not loaded."""
+    """Explain that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
     sudo = advice.get_sudo_prefix(context.target)
@@ -297,7 +294,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
         advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
         advice.PACMAN: f"{sudo}pacman -S linux-headers",
     }.get(advice.get_package_manager(context.target) or "")
-    rebuild = (
+    rebuild_commands = (
         *((headers_command,) if headers_command else ()),
         f"{sudo}dkms autoinstall",
         f"{sudo}modprobe nvidia",
@@ -320,7 +317,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
                 ("mokutil --sb-state",),
             ),
             Remedy('"Module nvidia not found" means that it was not built: see, then build it.',
-                   ("dkms status", *rebuild), changes_system=True),
+                   ("dkms status", *rebuild_commands), changes_system=True),
         ],
     )  # fmt: skip
 
@@ -330,7 +327,7 @@ def _format_kernel(context: RuleContext) -> str:
 
 
 def _explain_unsupported_gpu(context: RuleContext) -> ProblemText | None:
-    """Report a loaded kernel module whose branch or flavour does not support one of the GPUs."""
+    """Explain that the branch or flavour of the loaded kernel module does not support a GPU."""
     module = value_of(context.facts.driver.kernel_module)
     if module is None:
         return None

@@ -81,9 +81,9 @@ def _build_finding(
 
 
 def _build_load_finding(context: RuleContext, reason: str, evidence: list[Evidence]) -> Finding:
-    """Report that libcuda does not load although the loader's rules find it, or that cuInit returns 303.
+    """Return the finding that libcuda is found but does not load, or that cuInit returns 303.
 
-    That result is CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
+    303 is CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
     """
     return _build_finding(
         "The driver's library libcuda.so.1 exists but does not load",
@@ -96,7 +96,7 @@ def _build_load_finding(context: RuleContext, reason: str, evidence: list[Eviden
 def _build_damaged_finding(
     context: RuleContext, failed_lookup: Resolution, evidence: list[Evidence]
 ) -> Finding:
-    """Report that libcuda.so.1 or one of its dependencies is damaged, missing or for another architecture."""
+    """Return the finding that libcuda.so.1, or a library that it needs, cannot be loaded."""
     failure = next((attempt for attempt in failed_lookup.tried if attempt.problem), None)
     if failure is None:
         missing = ", ".join(name for name in failed_lookup.really_missing if name != "libcuda.so.1")
@@ -138,7 +138,7 @@ def _build_damaged_finding(
 
 
 def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
-    """Report that the loader does not search the folder of the driver's library."""
+    """Return the finding that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
     sudo = advice.get_sudo_prefix(context.target)
     is_default = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
@@ -159,7 +159,7 @@ def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence
 
 
 def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    """Report that there is no driver library, with the reason that the other facts show."""
+    """Return the finding that there is no driver library, with the reason that other facts show."""
     facts, driver = context.facts, context.facts.driver
     pci_gpus = value_of(driver.pci) or ()
     modules = value_of(driver.modules) or ()
@@ -215,7 +215,7 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
 
 
 def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies for a user who does not need a GPU; empty if there is no release to install."""
+    """Return the remedies for a user who needs no GPU; an empty list if there are none."""
     facts, choice = context.facts, context.facts.choice
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
@@ -229,7 +229,7 @@ def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
 
 
 def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    """Report that WSL shows no GPU: version 1 never does, and version 2 lacks a driver in Windows."""
+    """Return the finding that WSL shows no GPU: version 1 never does, and version 2 needs Windows' driver."""
     if context.facts.machine.wsl == 1:
         return _build_finding(
             "WSL 1 gives Linux programs no GPU",
@@ -259,10 +259,11 @@ def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Findin
 
 
 def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies that install an older driver, for GPUs that the newest driver no longer supports."""
+    """Return the remedies that install an older driver for GPUs that new drivers no longer support."""
     remedies = []
     is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.get_sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):
+        # an unknown GPU counts as so new ("99") that no driver has dropped it
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is not None:
             remedies.append(
@@ -291,8 +292,8 @@ def _list_system_evidence(context: RuleContext) -> list[Evidence]:
 def _make_reinstall_remedy(context: RuleContext) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container again; the driver's libraries come from the host.")
-    install = advice.make_driver_remedy(context.target)
-    return Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
+    install_remedy = advice.make_driver_remedy(context.target)
+    return Remedy(f"Reinstall the driver. {install_remedy.text}", install_remedy.commands, changes_system=True)
 
 
 RULE = Rule(

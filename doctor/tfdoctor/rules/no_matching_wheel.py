@@ -54,10 +54,7 @@ def check(context: RuleContext) -> Result:
 
 
 def explain_no_wheel(context: RuleContext) -> str:
-    """Return why no GPU wheel fits this Python.
-
-    Empty if one fits, or if the examined Python is not known.
-    """
+    """Return why no GPU wheel fits this Python; "" if one fits, or if the Python is not known."""
     python = context.python
     if python is None:
         return ""
@@ -86,7 +83,7 @@ def explain_no_wheel(context: RuleContext) -> str:
 
 
 def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
-    """Return why no GPU wheel fits this Python version or this glibc version; empty if one fits."""
+    """Return why no GPU wheel fits this version of Python or of glibc; "" if one fits."""
     minor = versions.major_minor(python)
     matching_releases = context.compat.releases_for_python(python, "linux", gpu=True)
     if not matching_releases:

@@ -52,10 +52,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]:
-    """Return the remedies: to run TensorFlow, and to allow more time.
-
-    More time comes first if one of the reasons is a time limit.
-    """
+    """Return the remedies to run TensorFlow and to allow more time; the latter first after a timeout."""
     check_command = advice.format_check_command(context.target)
     run_remedy = Remedy("Run TensorFlow itself to find out.", (f"{check_command} --deep",))
     if any("in time" in reason for reason in reasons):
@@ -70,9 +67,9 @@ def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]
 
 
 def _make_slow_start_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy for a Python that did not respond; empty for any other reason.
+    """Return the remedy for a Python that did not respond; an empty list for any other reason.
 
-    It starts the Python twice: files on a network or a slow disk are read faster the second time.
+    The remedy starts the Python twice: files on a network or a slow disk are read faster the second time.
     """
     fact, choice = context.facts.python, context.facts.choice
     if not isinstance(fact, Unknown) or choice is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 MAX_CHMOD_PATHS = 3
-"""The maximum number of paths below one site-packages folder that a command names one by one."""
+"""If a command would change more paths of one site-packages, it changes all of site-packages."""
 
 
 def check(context: RuleContext) -> Result:
@@ -78,7 +78,7 @@ def _list_denied_libraries(context: RuleContext) -> list[DeniedPath]:
 
 
 def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Finding:
-    """Report required libraries that this user may not read, or that a noexec mount disables."""
+    """Return the finding about required libraries that are unreadable or on a noexec mount."""
     names = list(dict.fromkeys(posixpath.basename(denial.path) for denial in denied))
     names_text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     noexec_files = [denial for denial in denied if denial.why == "noexec"]
@@ -87,7 +87,7 @@ def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
     )
     if noexec_files:
         mount = _find_mount(context, noexec_files[0].path)
-        return _build_error(
+        return _build_error_finding(
             f"{mount} is mounted noexec: no library in it can be loaded",
             f"The loader finds {names_text} and may not map it for execution, because the file system {mount} is mounted "
             f'noexec: "failed to map segment from shared object". So {effect}.',
@@ -102,7 +102,7 @@ def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
         title = (
             f"{names_text} {'is' if pronoun == 'it' else 'are'} there, and this user may not read {pronoun}"
         )
-    return _build_error(
+    return _build_error_finding(
         title,
         f"The loader passes over what it may not read as if it were nowhere, and so has no {names_text}: {effect}. "
         f"{_describe_owners(denied)}",
@@ -112,8 +112,8 @@ def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
 
 
 def _build_package_finding(context: RuleContext, package: DeniedPath, denied: list[DeniedPath]) -> Finding:
-    """Report that this user may not read TensorFlow's own package."""
-    return _build_error(
+    """Return the finding that this user may not read TensorFlow's own package."""
+    return _build_error_finding(
         f"{package.closed} may not be read by this user: import tensorflow fails",
         f"{package.path} cannot be looked into, and Python takes what it may not look into for something that is not "
         f"there. {_describe_owners(denied)}",
@@ -123,9 +123,9 @@ def _build_package_finding(context: RuleContext, package: DeniedPath, denied: li
 
 
 def _build_partial_finding(context: RuleContext, denied: list[DeniedPath]) -> Finding:
-    """Report unreadable files of this Python's other packages.
+    """Return the finding about unreadable files of this Python's other packages.
 
-    This is a warning if they include libraries, else only a note.
+    It is a warning if they include libraries.
     """
     libraries = [denial for denial in denied if ".so" in posixpath.basename(denial.path)]
     return RULE.make_finding(
@@ -145,8 +145,8 @@ def _build_partial_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
 
 
 def _build_python_finding(path: str) -> Finding:
-    """Report that this user may not run the examined Python."""
-    return _build_error(
+    """Return the finding that this user may not run the examined Python."""
+    return _build_error_finding(
         f"This user may not run {path}",
         f"{path} is there, and the system refuses to start it: it has no execute permission for this user, a folder "
         "above it is closed to this user, or its file system is mounted noexec.",
@@ -161,14 +161,14 @@ def _build_python_finding(path: str) -> Finding:
     )
 
 
-def _build_error(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+def _build_error_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
     return RULE.make_finding(
         Cause.NOT_PERMITTED, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )
 
 
 def _explain_denial(denied: DeniedPath) -> str:
-    """Return a clause about the reason: the path itself, or a folder above it, denies access."""
+    """Return a clause that says whether the path itself or a folder above it denies access."""
     mode = f", mode {denied.mode}" if denied.mode else ""
     owner = f" (owner {denied.owner}{mode})" if denied.owner is not None else ""
     if denied.closed != denied.path:
@@ -177,7 +177,7 @@ def _explain_denial(denied: DeniedPath) -> str:
 
 
 def _describe_owners(denied: list[DeniedPath]) -> str:
-    """Return a sentence about the owners; empty if they are not known."""
+    """Return a sentence about the owners; "" if they are not known."""
     owners = sorted({denial.owner for denial in denied if denial.owner is not None})
     if not owners:
         return ""
@@ -245,7 +245,7 @@ def _list_chmod_paths(context: RuleContext, denied: list[DeniedPath]) -> list[st
 
 
 def _find_mount(context: RuleContext, path: str) -> str:
-    """Return the noexec mount point of a path; the folder of the path if the mount point is not known."""
+    """Return the noexec mount point of a path, or the path's folder if it is not known."""
     pairs = context.python.noexec if context.python is not None else ()
     mounts = [mount for folder, mount in pairs if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))]
     return mounts[0] if mounts else posixpath.dirname(path)

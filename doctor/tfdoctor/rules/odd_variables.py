@@ -65,7 +65,7 @@ def _build_finding(
 
 
 def _check_late_variables(context: RuleContext) -> list[Finding]:
-    """Report variables such as LD_LIBRARY_PATH that Python's startup sets too late."""
+    """Return a finding for each variable (such as LD_LIBRARY_PATH) that Python's startup sets too late."""
     findings = []
     for origin in context.facts.environment.late:
         reader = "Python" if origin.name.startswith("PYTHON") else "The loader"
@@ -93,7 +93,7 @@ def _check_late_variables(context: RuleContext) -> list[Finding]:
 
 
 def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
-    """Report a TF_CPP_MIN_LOG_LEVEL of 3, or of 2 unless a GPU is registered."""
+    """Return a finding if TF_CPP_MIN_LOG_LEVEL is 3, or if it is 2 and no GPU is registered."""
     name = "TF_CPP_MIN_LOG_LEVEL"
     value = variables.get(name, "").strip()
     hides_warnings = value == "2" and context.prediction.gpu_registered is not True
@@ -113,7 +113,7 @@ def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Fi
 
 
 def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
-    """Report a TF_FORCE_GPU_ALLOW_GROWTH that is neither "true" nor "false"."""
+    """Return a finding if TF_FORCE_GPU_ALLOW_GROWTH is neither "true" nor "false"."""
     name = "TF_FORCE_GPU_ALLOW_GROWTH"
     value = variables.get(name)
     if value is None or value in ("true", "false"):
@@ -132,7 +132,7 @@ def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list
 
 
 def _check_xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
-    """Report an XLA_FLAGS that does not begin with a hyphen, so that XLA reads it as a file name."""
+    """Return a finding if XLA_FLAGS does not begin with a hyphen, so that XLA takes it for a file name."""
     name = "XLA_FLAGS"
     value = variables.get(name, "")
     if not value.strip() or value.lstrip().startswith("-"):
@@ -157,9 +157,9 @@ def _check_xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Fi
 
 
 def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
-    """Report entries of LD_LIBRARY_PATH that have no effect or an unexpected one.
+    """Return a finding if entries of LD_LIBRARY_PATH have no effect or an unexpected one.
 
-    An empty entry is reported only if all other entries are correct.
+    Empty entries are reported only if all other entries are correct.
     """
     name = "LD_LIBRARY_PATH"
     value = variables.get(name, "")
@@ -223,7 +223,7 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
 
 
 def _describe_entry_error(entry: str) -> str:
-    """Return a clause about what is wrong with an entry; empty if nothing is."""
+    """Return a clause about what is wrong with an entry; "" if nothing is."""
     if not entry:
         return ""
     literal_text = LOADER_TOKEN_PATTERN.sub("", entry)

@@ -87,7 +87,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_import_finding(observed: Observation) -> Finding:
-    """Report an import that failed, although no rule predicted that."""
+    """Return the finding about an import that failed although no rule predicted that."""
     cause = observed.cause or Cause.INCONCLUSIVE
     error = observed.error or "it ended without a word"
     is_cause_known = cause is not Cause.INCONCLUSIVE

@@ -47,7 +47,7 @@ TITLE_BY_TROUBLE_KIND = {
     "silent": "This Python does not answer",
     "rubbish": "This is no Python that answers as one",
 }
-"""The title of the finding for each `Trouble.kind`."""
+"""The title of the finding for each `StartupFailure.kind`."""
 
 
 def check(context: RuleContext) -> Result:
@@ -88,7 +88,7 @@ def _has_other_pythons(context: RuleContext) -> bool:
 
 
 def _explain_startup_failure(context: RuleContext, trouble: StartupFailure) -> str:
-    """Return a text that says how the Python failed to start."""
+    """Return a sentence or more about how the Python failed to start."""
     name = f"{trouble.path} ({describe_python_choice(context)})"
     output = f' It says: "{trouble.said}".' if trouble.said else ""
     detail = f": {trouble.detail}" if trouble.detail else ""

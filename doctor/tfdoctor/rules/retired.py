@@ -89,7 +89,8 @@ RETIRED_RULES: tuple[RetiredRule, ...] = (
 def find_current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
     """Return the current codes that replace a code, or the code itself if it is not retired.
 
-    Empty if no current rule replaces it. Raise ValueError if retired rules replace each other in a circle.
+    The tuple is empty if no current rule replaces it. Raise ValueError if retired rules replace each other in a
+    circle.
     """
     rules = {rule.code: rule for rule in retired}
     codes: dict[str, None] = {}
@@ -100,9 +101,9 @@ def find_current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED_RULES
 def _collect_current(
     code: str, rules: dict[str, RetiredRule], path: tuple[str, ...], current_codes: dict[str, None]
 ) -> None:
-    """Add the current codes that replace `code` to `find_current_codes`.
+    """Add the current codes that replace `code` to `current_codes`.
 
-    `path` holds the codes that led to this one. Raise ValueError if it already contains the code.
+    `path` holds the codes that led to this one. Raise ValueError if it already contains `code`.
     """
     if code in path:
         msg = f"retired in a circle: {' → '.join((*path, code))}"

@@ -102,7 +102,7 @@ def _build_mixed_finding(
     *,
     has_both_sources: bool,
 ) -> Finding:
-    """Report several drivers, or one driver from two sources."""
+    """Return the finding about several drivers, or about one driver from two sources."""
     sudo = advice.get_sudo_prefix(context.target)
     versions = (
         {parse_upstream_version(package.version) for package in packages}
@@ -120,14 +120,14 @@ def _build_mixed_finding(
                 changes_system=True,
             )
         )
-    query = {
+    query_command = {
         advice.APT: "dpkg -S 'libcuda.so.*'",
         advice.DNF: "rpm -qa '*nvidia*'",
         advice.ZYPPER: "rpm -qa '*nvidia*'",
         advice.PACMAN: "pacman -Qs nvidia",
     }.get(advice.get_package_manager(context.target) or "")
-    if query is not None:
-        remedies.append(Remedy("See which package each comes from, and remove all but one.", (query,)))
+    if query_command is not None:
+        remedies.append(Remedy("See which package each comes from, and remove all but one.", (query_command,)))
     return RULE.make_finding(
         Cause.DRIVER_LIB_MISMATCH if is_mixed else Cause.INCONCLUSIVE,
         Severity.WARNING if is_mixed else Severity.INFO,
@@ -141,20 +141,20 @@ def _build_mixed_finding(
 
 
 def _check_container(context: RuleContext, paths_by_driver: dict[str, list[str]]) -> Result:
-    """Report a driver library in the image beside the one from the container engine."""
+    """Return a finding if the image has a driver library besides the one from the container engine."""
     module = value_of(context.facts.driver.kernel_module)
-    foreign_versions = [
+    image_versions = [
         version for version in paths_by_driver if module is not None and version != module.version
     ]
     if not paths_by_driver:
         return NotApplicable("the container engine gave this container no driver")
-    if not foreign_versions or len(paths_by_driver) < 2:
+    if not image_versions or len(paths_by_driver) < 2:
         return ()
     return [
         RULE.make_finding(
             Cause.DRIVER_LIB_MISMATCH,
             Severity.WARNING,
-            f"This image has a driver library of its own ({', '.join(foreign_versions)}) beside the one that the container "
+            f"This image has a driver library of its own ({', '.join(image_versions)}) beside the one that the container "
             "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
             title="The image has a driver of its own",
             short_title="the image has its own",

@@ -77,7 +77,7 @@ def check(context: RuleContext) -> Result:
 
 @dataclass(frozen=True)
 class _ShadowedPackage:
-    """A package imported from a folder that comes first on the path, with the import error."""
+    """A package that is imported from a folder that comes first on the path, and the error."""
 
     package: str
     error: str
@@ -92,9 +92,9 @@ def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
 def _build_module_finding(
     context: RuleContext, name: str, path: str, hidden_folder: str, error: str
 ) -> Finding:
-    """Report a file or folder at `path` that hides the module `name`.
+    """Return the finding about a file or folder at `path` that hides the module `name`.
 
-    If the folder of the hidden module is not given, it is taken from the facts about this Python.
+    If `hidden_folder` is "", the hidden module's folder is taken from the facts about this Python.
     """
     location = path.removesuffix("/__init__.py")
     description = f"the {shadowing.get_module_kind(location)} {location}"
@@ -126,7 +126,7 @@ def _build_module_finding(
 def _build_path_finding(
     context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
 ) -> Finding:
-    """Report packages in a leading folder that make the import of TensorFlow fail."""
+    """Return the finding about packages in a leading folder with which the import fails."""
     folder = leader.entry.rstrip("/") or leader.entry
     names = " and ".join(_format_package(context, package.package) for package in packages)
     python = context.python
@@ -176,7 +176,7 @@ def _make_removal_remedy(
 ) -> Remedy:
     """Return the remedy that removes the leading folder from Python's path.
 
-    It also installs the packages that this Python lacks without that folder.
+    The remedy also installs the packages that this Python lacks without that folder.
     """
     remedy = variable_origins.make_python_path_remedy(context, leader)
     distributions = context.python.distributions if context.python is not None else ()

@@ -83,9 +83,9 @@ def check(context: RuleContext) -> Result:
 
 
 def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str, str] | None:
-    """Return (version of the used file, version of the wheel) if LD_LIBRARY_PATH puts an older file first.
+    """Return the versions of the used file and of the wheel if LD_LIBRARY_PATH puts an older file first.
 
-    None if it does not, or if one of the versions is not known.
+    Return None if it does not, or if one of the versions is not known.
     """
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:

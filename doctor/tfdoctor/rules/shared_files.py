@@ -58,7 +58,7 @@ def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[
     current_owners = {file.now for file in files}
     owner = next(iter(current_owners)) if len(current_owners) == 1 else None
     if owner is not None:
-        status = f"What is there now came with {_owner_text(owner)}."
+        status = f"What is there now came with {_format_owner(owner)}."
     elif len(current_owners) > 1 and None not in current_owners:
         status = f"What is there now is a mixture: {'; '.join(_list_file_owners(files))}."
     else:
@@ -67,19 +67,19 @@ def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[
     title = (
         f"{owners[0][0]} is registered in {len(owners)} versions: {', '.join(version for _, version in owners)}"
         if is_one_project
-        else f"{len(owners)} packages own the same files: {', '.join(map(_owner_text, owners))}"
+        else f"{len(owners)} packages own the same files: {', '.join(map(_format_owner, owners))}"
     )
     return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{' and '.join(map(_owner_text, owners))} both brought {named_files}. The one installed last won; removing or upgrading "
-        f"either takes the files of both away. {status}{_describe_other_cuda(context, owner)}",
+        f"{' and '.join(map(_format_owner, owners))} both brought {named_files}. The one installed last won; "
+        f"removing or upgrading either takes the files of both away. {status}{_describe_other_cuda(context, owner)}",
         title=title,
         evidence=[
             Evidence(
                 f"{file.location}/{file.path}",
-                f"is listed by {', '.join(map(_owner_text, file.owners))}; there now: "
-                f"{_owner_text(file.now) if file.now is not None else 'not known'}",
+                f"is listed by {', '.join(map(_format_owner, file.owners))}; there now: "
+                f"{_format_owner(file.now) if file.now is not None else 'not known'}",
             )
             for file in files[:10]
         ],
@@ -87,18 +87,18 @@ def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[
     )
 
 
-def _owner_text(owner: Owner) -> str:
+def _format_owner(owner: Owner) -> str:
     return f"{owner[0]} {owner[1]}"
 
 
 def _list_file_owners(files: list[SharedFile]) -> list[str]:
-    """Return for each owner a clause that names its present files."""
+    """Return one clause for each owner, with the names of the files that are its own now."""
     names_by_owner: dict[Owner, list[str]] = {}
     for file in files:
         if file.now is not None:
             names_by_owner.setdefault(file.now, []).append(posixpath.basename(file.path))
     return [
-        f"{', '.join(names[:MAX_NAMED_FILES])} of {_owner_text(owner)}"
+        f"{', '.join(names[:MAX_NAMED_FILES])} of {_format_owner(owner)}"
         for owner, names in names_by_owner.items()
     ]
 
@@ -112,7 +112,7 @@ def _matches_cuda(context: RuleContext, project: str) -> bool:
 
 
 def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
-    """Return a sentence about present files for another CUDA than TensorFlow's; empty if there are none."""
+    """Return a sentence about files for another CUDA than TensorFlow's; "" if there are none."""
     match = CUDA_SUFFIX_PATTERN.search(owner[0]) if owner is not None else None
     build = context.build
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
@@ -181,10 +181,7 @@ def _list_dependents(context: RuleContext, projects: set[str]) -> list[str]:
 
 
 def _list_requirements(context: RuleContext) -> tuple[str, ...]:
-    """Return the requirements of the installed TensorFlow release with its CUDA libraries.
-
-    This is just "tensorflow" if the release is not known.
-    """
+    """Return the requirements for the installed release with its CUDA libraries, or ("tensorflow",)."""
     build = context.build
     if build is not None and build.release is not None and build.exact:
         return advice.list_gpu_requirements(context.target, build.release)

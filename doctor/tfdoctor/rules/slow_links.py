@@ -26,7 +26,7 @@ SLOW_LINK_DESCRIPTIONS = {"SYS": "through the link between two processors", "SOC
        "NODE": "through two host bridges of one processor"}  # fmt: skip
 """A clause for each slow connection that `nvidia-smi topo -m` names."""
 FAST_LINK_PREFIXES = ("NV", "PIX", "PXB", "PSB", "C2C")
-"""The beginnings of the names of fast connections, such as "NV4"."""
+"""Prefixes of the names of fast connections, such as "NV4"."""
 
 
 def _require_links(context: RuleContext) -> NotApplicable | CouldNotCheck | None:

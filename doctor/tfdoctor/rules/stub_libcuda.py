@@ -118,10 +118,10 @@ def _list_remedies(
                 "Then start the container with GPUs (Docker: `--gpus all`): the driver comes from the host."
             ),
         ]
-    install = advice.make_driver_remedy(context.target)
+    install_remedy = advice.make_driver_remedy(context.target)
     return [
         *remedies,
-        Remedy(f"No driver is visible. {install.text}", install.commands, changes_system=True),
+        Remedy(f"No driver is visible. {install_remedy.text}", install_remedy.commands, changes_system=True),
     ]
 
 

@@ -87,19 +87,19 @@ def _list_evidence(context: RuleContext, clauses: list[str]) -> list[Evidence]:
 def _build_partial_finding(
     context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]
 ) -> Finding:
-    """Report that entries of CUDA_VISIBLE_DEVICES are ignored."""
+    """Return the finding that the driver ignores entries of CUDA_VISIBLE_DEVICES."""
     value = context.facts.environment.variables.get(VISIBLE_VARIABLE, "")
     clauses = _format_devices(devices)
     entries = value.split(",")
     valid_entries = ",".join(entries[: len(entries) - len(ignored)])
-    rest = f" and, with it, {', '.join(ignored[1:])}" if len(ignored) > 1 else ""
+    others_text = f" and, with it, {', '.join(ignored[1:])}" if len(ignored) > 1 else ""
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
         f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.format_origin_sentence(context, VISIBLE_VARIABLE)} "
         f"{ignored[0]!r} names no "
         "card; the driver stops "
-        f"there and ignores it{rest}. "
+        f"there and ignores it{others_text}. "
         f"{'; '.join(clauses)}.",
         title=f"{VISIBLE_VARIABLE} is only partly used: {len(entries) - len(ignored)} of {len(entries)} entries name a card",
         evidence=_list_evidence(context, clauses),
@@ -116,7 +116,7 @@ def _build_partial_finding(
 
 
 def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
-    """Report the GPU that each of TensorFlow's numbers refers to."""
+    """Return the finding that says which GPU has which number in TensorFlow."""
     clauses = _format_devices(devices)
     variables = context.facts.environment.variables
     addresses = [device.pci_bus_id for device in devices if device.pci_bus_id]

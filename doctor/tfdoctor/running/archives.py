@@ -1,4 +1,4 @@
-"""Recognize archives that the user names instead of a log, and suggest commands that read the log in them."""
+"""Recognize archives that are given instead of a log, and suggest commands to read the log in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfdoctor.errors import UsageError
 __all__ = ["HEADER_BYTES", "refuse_archive"]
 
 HEADER_BYTES = 512
-"""Number of bytes at the beginning that are enough to recognize an archive."""
+"""The number of bytes at the beginning that are enough to recognize an archive: a tar header."""
 _ARCHIVE_FORMATS = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z e -so {file}"),
     (b"Rar!\x1a\x07", "a RAR archive", "unrar p -inul {file}"),
@@ -26,8 +26,8 @@ _SAFE_MEMBER_NAME = re.compile(r"[\w./@%+=:, -]{1,200}")
 def refuse_archive(head: bytes, display_name: str, path: str | None) -> None:
     """Raise UsageError if the data begin like an archive.
 
-    `head` are the first bytes of the data. `display_name` is the name in messages, without unsafe characters. `path` is the
-    name as the user typed it; None if the data came through a pipe.
+    `head` are the first `HEADER_BYTES` of the data. `display_name` is the name for messages. `path` is the name as the
+    user typed it; None if the data come through a pipe.
     """
     name = shlex.quote(path) if path is not None and path.isprintable() else "FILE"
     if _is_tar(head):
@@ -54,12 +54,12 @@ def _format_hint(read_command: str, list_command: str) -> str:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Return whether a block is a tar header, which contains the sum of its bytes."""
-    field = head[148:156]  # the checksum
+    """Return whether data begin with a tar header, which contains the sum of its bytes."""
+    field = head[148:156]  # the checksum, an octal number
     if len(head) < 512 or not head[0]:
         return False
     with contextlib.suppress(ValueError):
-        # For the sum, the checksum field counts as eight spaces.
+        # The sum is computed as if the checksum field had eight spaces.
         return int(field.strip(b" \0"), 8) == sum(head[:512]) - sum(field) + 8 * 32
     return False
 

@@ -19,14 +19,13 @@ __all__ = [
 ]
 
 LOADER_LOG_MODULE = "dso_loader=3"
-"""Entry of TF_CPP_VMODULE that makes TensorFlow 2.12 and newer log the libraries that they cannot load."""
+"""An entry of TF_CPP_VMODULE. With it, TensorFlow 2.12 and newer log the libraries that they cannot load."""
 
 
 def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return an environment in which TensorFlow logs the libraries that it cannot load, and notes about the changes.
+    """Return variables with which TensorFlow logs libraries that it cannot load, and notes about them.
 
-    The libraries are logged at level INFO. TF_CPP_MIN_LOG_LEVEL hides that level if it is 1 or more, so it is set to
-    0 in that case.
+    The libraries are logged at level INFO, which TF_CPP_MIN_LOG_LEVEL hides if it is 1 or more. It is then set to 0.
     """
     new_environment, notes = dict(env), []
     modules = [module for module in env.get("TF_CPP_VMODULE", "").split(",") if module.strip()]
@@ -44,10 +43,10 @@ def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], lis
 
 
 def make_placement_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return an environment in which TensorFlow logs the device of each operation, and notes about the changes.
+    """Return variables with which TensorFlow logs the device of each operation, and notes about them.
 
-    This applies to every Python process that the program starts. The program itself is not changed, because Python
-    imports payload/placing/sitecustomize.py at startup.
+    The program is not changed: every Python process in the environment imports payload/placing/sitecustomize.py at
+    startup.
     """
     new_environment = dict(env)
     python_path = env.get("PYTHONPATH")
@@ -62,7 +61,7 @@ SITECUSTOMIZE_FOLDER = Path(__file__).resolve().parents[1] / "payload" / "placin
 
 
 def _show_all_levels(environment: dict[str, str]) -> list[str]:
-    """Set TF_CPP_MIN_LOG_LEVEL to 0 if it hides a level, and return a list with a note about it; else []."""
+    """Set TF_CPP_MIN_LOG_LEVEL to 0 if it hides a level, and return a list with a note if it did."""
     level = environment.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
     if not level.isdecimal() or not level.strip("0"):
         return []
@@ -71,9 +70,9 @@ def _show_all_levels(environment: dict[str, str]) -> list[str]:
 
 
 def open_standard_streams() -> None:
-    """Replace standard streams that were closed, and opened again for the wrong direction, with the null device.
+    """Replace standard streams that are open for the wrong direction with the null device.
 
-    `ending.standard_streams` opens them.
+    They were closed when tfdoctor started, and `cli.stdio.ensure_standard_streams` opened them.
     """
     import fcntl
 

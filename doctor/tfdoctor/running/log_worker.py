@@ -1,4 +1,4 @@
-"""Analyze a program's output in a separate process, so that forwarding the output never has to wait. POSIX only."""
+"""Analyze a program's output in a separate process, so that forwarding it never waits. POSIX only."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Analyst", "LogAnswer"]
 
 CHUNK_BYTES = 1 << 20
 PIPE_BYTES = 1 << 18
-"""Size of the pipe to the analyst, in bytes."""
+"""The size of the pipe to the analyst process, in bytes."""
 MAX_QUEUED_BYTES = 16 << 20
-"""Largest number of bytes that wait to be sent to the analyst. If there are more, the oldest are dropped."""
+"""The largest number of bytes that wait to be sent to the analyst process. The oldest of more are dropped."""
 LOADER_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
-"""A line that TensorFlow 2.12 and newer log only because of SHOW_LOADER. Older versions log other paths."""
+"""A line that TensorFlow 2.12 and newer log only because of `launch.LOADER_LOG_MODULE`. Older ones log other paths."""
 FEED_TIMEOUT_S = 3.0
-"""Seconds after the program's end in which all waiting output is sent. After that only its last bytes are sent."""
+"""The seconds after the program's end during which all waiting output is sent; after that only `TAIL_BYTES`."""
 TAIL_BYTES = 1 << 18
-"""Number of last bytes that are still sent after that time, because the last lines say why a program failed."""
+"""The number of last bytes that are sent in any case, because the last lines show why a program failed."""
 ANSWER_TIMEOUT_S = 15.0
-"""Seconds to wait for the result after the program has ended."""
+"""The seconds to wait for the result after the program has ended."""
 MAX_PARTIAL_BYTES = 1 << 16
-"""Largest length of an unfinished line that is held back until its end."""
+"""The largest size of an unfinished line that is not sent before its end arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LogAnswer:
     is_tensorflow_log: bool
     """Whether anything in the output was recognized as a message of TensorFlow."""
     has_loader_lines: bool
-    """Whether the output contains lines that TensorFlow logs only because of SHOW_LOADER."""
+    """Whether the output contains lines that TensorFlow logs only because of `launch.LOADER_LOG_MODULE`."""
     placement: Placement | None = None
     """The devices of the operations; None if they were not requested."""
 
@@ -55,8 +55,8 @@ class LogAnswer:
 class Analyst:
     """A child process that analyzes the program's output.
 
-    Writing to its pipe never blocks. Data that do not fit are queued, and the oldest are dropped if the queue is too
-    long.
+    Sending it data never blocks. Data that do not fit into the pipe are queued. If the queue is full, the oldest data are
+    dropped.
     """
 
     def __init__(self, *, placement: bool = False) -> None:
@@ -70,9 +70,9 @@ class Analyst:
         self._queue_chunks: deque[bytes] = deque()
         self._queued_bytes = 0
         self._skipped_lines = 0
-        """Number of dropped lines for which no empty line has been sent yet."""
+        """The number of dropped lines for which no empty line has been sent yet."""
         self.dropped_bytes = 0
-        """Number of bytes that were dropped from the queue."""
+        """The number of bytes that were dropped from the queue."""
         self._partial = {1: b"", 2: b""}
         self._feed_closed = False
         self._answer: LogAnswer | None = None
@@ -107,6 +107,7 @@ class Analyst:
             self._flush()
 
     def _queue(self, data: bytes) -> None:
+        """Add data to the queue, and drop the oldest if it is too long. The caller must hold the lock."""
         if self._feed_closed:
             return
         self._queue_chunks.append(data)
@@ -118,7 +119,7 @@ class Analyst:
         while self._queued_bytes > max_bytes:
             oldest = self._queue_chunks.popleft()
             cut = oldest.find(b"\n", max(len(oldest) - max_bytes, 0)) + 1 if not self._queue_chunks else 0
-            # Of the last chunk keep the end, from the beginning of a line.
+            # Of the last chunk, keep the last lines.
             remainder = oldest[cut:] if cut else b""
             if remainder:
                 self._queue_chunks.append(remainder)
@@ -128,7 +129,7 @@ class Analyst:
             self._skipped_lines += oldest.count(b"\n", 0, dropped)
 
     def flush(self) -> None:
-        """Send the analyst as much as it accepts without blocking."""
+        """Send the child process as much queued data as it accepts without blocking."""
         if self._queue_chunks and self._lock.acquire(blocking=False):
             try:
                 self._flush()
@@ -151,12 +152,12 @@ class Analyst:
                     self._queue_chunks.popleft()
         except BlockingIOError:
             pass
-        except OSError:  # the analyst has died: the program must not notice
+        except OSError:  # the child process has died, and the program must not notice
             self._feed_closed = True
             self._queue_chunks.clear()
 
     def receive(self) -> str | LogAnswer | None:
-        """Return the next message, which is a line to print immediately or the result; None if the process has ended."""
+        """Return the next message: a line to print now, or the result. None means that the process ended."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
             data = os.read(self.answer_pipe, CHUNK_BYTES)
             if not data:
@@ -169,16 +170,16 @@ class Analyst:
         return message  # type: ignore[no-any-return]
 
     def wait_for_answer(self) -> LogAnswer | None:
-        """Send the rest of the output, and return the result; None if the process died or took too long."""
+        """Send the remaining output, and return the result; None if the process died or took too long."""
         with self._lock:
             for partial_line in self._partial.values():
                 if partial_line:
                     self._queue(partial_line)
-        started = time.monotonic()
-        while self._answer is None and (remaining := started + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
-            if time.monotonic() > started + FEED_TIMEOUT_S:
+        start_time = time.monotonic()
+        while self._answer is None and (remaining := start_time + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
+            if time.monotonic() > start_time + FEED_TIMEOUT_S:
                 self._drop(TAIL_BYTES)
-                self._skipped_lines = min(self._skipped_lines, 1)  # millions of line ends would take too long
+                self._skipped_lines = min(self._skipped_lines, 1)  # sending millions of empty lines would take too long
             remaining = min(remaining, FEED_TIMEOUT_S)
             to_write = [self._feed] if self._feed >= 0 else []
             readable, writable, _ = select.select([self.answer_pipe], to_write, [], remaining)
@@ -201,10 +202,7 @@ class Analyst:
 def _run_analyst(
     read_end: int, write_end: int, parent_descriptors: Sequence[int], *, placement: bool
 ) -> NoReturn:
-    """Run the analyst in the forked child process, and exit at the end of its input.
-
-    The analyst writes nothing to the terminal.
-    """
+    """Analyze the input in the forked child process, which then exits. It writes nothing to the terminal."""
     status = 1
     try:
         os.nice(5)  # the program has priority
@@ -223,13 +221,13 @@ def _run_analyst(
 def _send(descriptor: int, message: Any) -> None:
     """Write a pickled message, preceded by its length in 8 bytes."""
     data = pickle.dumps(message)
-    rest = len(data).to_bytes(8, "big") + data
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    remaining = len(data).to_bytes(8, "big") + data
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
 def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bool) -> LogAnswer:
-    """Return the analysis of the output. Send a line as soon as it is known that TensorFlow gets no GPU."""
+    """Return the analysis of the output. Send a line as soon as it shows that TensorFlow gets no GPU."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
@@ -261,18 +259,18 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
         )
     else:
         report, placement_report = diagnose_log(pieces, compat, "output"), None
-    known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return LogAnswer(report, known or marks.tensorflow, marks.loader, placement_report)
+    is_recognized = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
+    return LogAnswer(report, is_recognized or marks.tensorflow, marks.loader, placement_report)
 
 
 class LogMarks:
-    """A search for TensorFlow's source paths and for lines that are logged because of SHOW_LOADER."""
+    """Whether the output contains TensorFlow's source paths, and lines that match `LOADER_LINE`."""
 
     def __init__(self) -> None:
         self.tensorflow = self.loader = False
 
     def search(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the pieces unchanged, and record which marks they contain."""
+        """Yield the pieces unchanged, and record what they contain."""
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
             self.loader = self.loader or LOADER_LINE.search(piece) is not None
@@ -280,7 +278,7 @@ class LogMarks:
 
 
 def _read_pieces(descriptor: int, parent: int) -> Iterator[bytes]:
-    """Yield the data of a pipe until its end or the parent's death, and b"" if there are no data for a moment."""
+    """Yield the data of a pipe until its end or the death of the parent, and b"" every 0.3 s without data."""
     while os.getppid() == parent:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""

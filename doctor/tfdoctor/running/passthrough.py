@@ -2,17 +2,17 @@
 
 There are two cases:
 
-* If standard input and output are a terminal, the program gets a new terminal (a pty), as with `script` or `sudo`. A
-  keeper process leads the session of the pty. It has two purposes. Ctrl-Z can stop the program, because the kernel
-  ignores it in a process group whose parents are all in another session. And the modes of the real terminal are
-  restored if tfdoctor is killed.
+* If standard input and output are a terminal, the program gets a new terminal (a pty), as with `script` or `sudo`. An
+  additional process, the session leader of the pty, starts it. Without a parent in its session Ctrl-Z could not stop the
+  program: the kernel ignores it in a process group whose parents are all in another session. The session leader also
+  restores the modes of the real terminal if tfdoctor is killed.
 
 * Otherwise the program stays in the process group of tfdoctor and inherits its standard input, so that Ctrl-C and
   Ctrl-Z reach it directly. Output that does not go to a terminal goes through pipes. If only one output stream is a
   terminal, the program writes that stream to a pty.
 
-Each stream is copied by a thread, so that a slow reader delays only its own stream. The bytes are not changed, and
-two streams that go to the same file keep their order.
+Each stream is copied by a thread, so that a slow reader delays only that stream. The bytes are not changed, and the order
+of two streams that go to the same file is preserved.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["Passthrough", "hold_signals"]
 
 COPY_BYTES = 1 << 18
-"""Number of bytes that are copied at once. This is also the requested size of the pipes."""
+"""The number of bytes that are copied at once, and the requested size of the pipes."""
 LINGER_S = 0.2
-"""Seconds without output after which a stream is closed once the program has ended. Other processes can keep it open."""
+"""The seconds without output after which a stream is closed after the program's end. Other processes may keep it open."""
 MAX_LINGER_BYTES = 2 << 20
-"""Largest number of bytes that are copied from a stream after the program's end. No pipe holds as many."""
+"""The largest number of bytes that are copied from a stream after the program's end. No pipe holds that many."""
 
 FORWARDED = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
@@ -61,7 +61,7 @@ def hold_signals() -> Iterator[set[signal.Signals]]:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it were ignored, the exit status would be lost
     handled = {number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN}
-    # SIGTTOU: setting a terminal's modes from the background must not stop us.
+    # Without SIGTTOU, setting the modes of a terminal from the background would stop this process.
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, handled | {signal.SIGTTOU})
     try:
         yield {signal.Signals(number) for number in previous}
@@ -70,7 +70,7 @@ def hold_signals() -> Iterator[set[signal.Signals]]:
 
 
 class Passthrough:
-    """A program from its start to its end. Use it within `hold_signals`, before any thread is started."""
+    """Runs a program and forwards its streams. Use it within `hold_signals`, before any thread is started."""
 
     def __init__(
         self,
@@ -90,15 +90,15 @@ class Passthrough:
         self._tap = tap
         self._program_pid = 0
         self._program: subprocess.Popen[bytes] | None = None
-        self._keeper = 0
-        self._keeper_pipe = -1
+        self._leader_pid = 0
+        self._leader_pipe = -1
         self._pty = -1
-        """Descriptor of the master side of the pty; -1 if there is no pty."""
+        """The descriptor of the master side of the pty; -1 if there is no pty."""
         self._slave = -1
         self._screen = -1
-        """Descriptor of the real terminal from which the pty takes its size."""
+        """The descriptor of the real terminal from which the pty takes its size."""
         self._original_modes: list[object] = []
-        """Modes of the real terminal before it was set to raw mode; empty if it is not in raw mode."""
+        """The modes of the real terminal before it was set to raw mode; empty if it is not in raw mode."""
         self._saved_modes: list[object] = []
         self._copied_streams: list[tuple[int, int]] = []
         self._last_byte = {1: b"\n", 2: b"\n"}
@@ -108,21 +108,21 @@ class Passthrough:
         self._wake_read, self._wake_write = os.pipe()
         self._end_read, self._end_write = os.pipe()
         self.failures: list[str] = []
-        """Errors that stopped the forwarding of a stream, unless its reader closed it."""
+        """The errors that stopped the forwarding of a stream, except that its reader closed it."""
 
     # ------------------------------------------------------------ start
 
     def start(self) -> None:
         """Start the program. Raise OSError if it cannot be started."""
         is_output_terminal, is_error_terminal = os.isatty(1), os.isatty(2)
-        needs_keeper = is_output_terminal and os.isatty(0)
+        needs_leader = is_output_terminal and os.isatty(0)
         streams = {1: -1, 2: -1}
         if is_output_terminal or is_error_terminal:
             self._screen = 1 if is_output_terminal else 2
             self._pty, self._slave = os.openpty()
             self._resize()
             attributes = termios.tcgetattr(self._screen)
-            if not needs_keeper:  # the bytes come out unchanged; the real terminal processes them
+            if not needs_leader:  # the bytes come out unchanged; the real terminal processes them
                 attributes[1] &= ~termios.OPOST
             termios.tcsetattr(self._slave, termios.TCSANOW, attributes)
             for number in (1, 2):
@@ -142,8 +142,8 @@ class Passthrough:
                 fcntl.fcntl(read_end, _SET_PIPE_SIZE, COPY_BYTES)
             self._copied_streams.append((read_end, number))
         try:
-            if needs_keeper:
-                self._start_keeper(streams[1], streams[2])
+            if needs_leader:
+                self._start_leader(streams[1], streams[2])
             else:
                 self._program = self._spawn(None, streams[1], streams[2], self._restore_mask)
                 self._program_pid = self._program.pid
@@ -171,7 +171,7 @@ class Passthrough:
             return start(["/bin/sh", script, *self._argv[1:]])
 
     def _find_script(self) -> str | None:
-        """Return the path of the program if it is a text file, which `sh` can run; None if it is not found or binary."""
+        """Return the path of the program if it is a text file, which `sh` can run, else None."""
         path = shutil.which(self._argv[0], path=self._env.get("PATH", os.defpath))
         if path is None:
             return None
@@ -200,36 +200,36 @@ class Passthrough:
     def _restore_mask(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def _start_keeper(self, stdout: int, stderr: int) -> None:
-        """Fork the keeper, which starts the program in the session of the pty, and wait for its first message.
+    def _start_leader(self, stdout: int, stderr: int) -> None:
+        """Fork the session leader, which starts the program in the pty, and wait for its first message.
 
         Raise OSError if the program cannot be started.
         """
         self._saved_modes = termios.tcgetattr(0)
-        self._keeper_pipe, write_end = os.pipe()
+        self._leader_pipe, write_end = os.pipe()
         parent = os.getpid()
-        self._keeper = os.fork()
-        if self._keeper == 0:
-            self._run_keeper(write_end, parent, stdout, stderr)
+        self._leader_pid = os.fork()
+        if self._leader_pid == 0:
+            self._run_leader(write_end, parent, stdout, stderr)
         os.close(write_end)
-        kind, value = self._read_keeper_message()
+        kind, value = self._read_leader_message()
         if kind == _FAILED:
-            os.waitpid(self._keeper, 0)
+            os.waitpid(self._leader_pid, 0)
             raise OSError(value, os.strerror(value), self._argv[0])
         self._program_pid = value
         os.close(self._slave)
         self._slave = -1
 
-    def _read_keeper_message(self) -> tuple[int, int]:
-        """Return the kind and the value of the keeper's next message."""
-        data = os.read(self._keeper_pipe, _MESSAGE.size)
-        if len(data) < _MESSAGE.size:  # the keeper was killed
+    def _read_leader_message(self) -> tuple[int, int]:
+        """Return the kind and the value of the session leader's next message."""
+        data = os.read(self._leader_pipe, _MESSAGE.size)
+        if len(data) < _MESSAGE.size:  # the session leader was killed
             return _STATUS, int(signal.SIGKILL)
         kind, value = _MESSAGE.unpack(data)
         return int(kind), int(value)
 
-    def _run_keeper(self, write_end: int, parent: int, stdout: int, stderr: int) -> NoReturn:
-        """Run the keeper in the forked child process, and exit."""
+    def _run_leader(self, write_end: int, parent: int, stdout: int, stderr: int) -> NoReturn:
+        """Run the session leader in the forked child process, which then exits."""
         status = 1
         try:
             for descriptor in {self._pty, *(source for source, _ in self._copied_streams)}:
@@ -238,13 +238,13 @@ class Passthrough:
             fcntl.ioctl(self._slave, termios.TIOCSCTTY, 0)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGCHLD, signal.SIGTTOU})
 
-            def foreground() -> None:
+            def enter_foreground() -> None:
                 os.setpgid(0, 0)
                 os.tcsetpgrp(self._slave, os.getpid())
                 self._restore_mask()
 
             try:
-                program = self._spawn(self._slave, stdout, stderr, foreground)
+                program = self._spawn(self._slave, stdout, stderr, enter_foreground)
             except OSError as error:
                 os.write(write_end, _MESSAGE.pack(_FAILED, error.errno or errno.EIO))
                 os._exit(1)
@@ -260,8 +260,8 @@ class Passthrough:
                 if not pid:
                     continue
                 if not os.WIFSTOPPED(wait_status):
-                    # At the end of a session leader the kernel sends SIGHUP to the foreground group. Background
-                    # processes of the program in its group must survive that.
+                    # When a session leader ends, the kernel sends SIGHUP to the foreground group. Background processes
+                    # in the program's group must survive that.
                     os.tcsetpgrp(self._slave, os.getpgrp())
                     os.write(write_end, _MESSAGE.pack(_STATUS, wait_status))
                     break
@@ -274,19 +274,19 @@ class Passthrough:
             os._exit(status)
 
     def _restore_terminal(self) -> None:
-        """Restore the modes of the real terminal. The keeper does this after its parent was killed."""
+        """Restore the modes of the real terminal. The session leader does this if its parent was killed."""
         with contextlib.suppress(termios.error):
             termios.tcsetattr(0, termios.TCSANOW, self._saved_modes)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------ waiting
 
     def wait(self, extra: Mapping[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
-        """Forward everything until the program has ended, and return its exit status, or -N if signal N ended it.
+        """Forward everything, and return the program's exit status, or -N if signal N ended it.
 
-        `extra` has callbacks by descriptor, which are called when the descriptor is readable. A callback that returns
-        False is not called again. `idle` is called several times a second.
+        `extra` has callbacks by descriptor. A callback is called when its descriptor is readable, until it returns False.
+        `idle` is called several times a second.
         """
-        needs_raw_mode = self._keeper != 0
+        needs_raw_mode = self._leader_pid != 0
         listener = threading.Thread(target=self._listen, daemon=True)
         copiers = [
             threading.Thread(target=self._copy_stream, args=pair, daemon=True)
@@ -299,7 +299,7 @@ class Passthrough:
             for thread in (listener, *copiers):
                 thread.start()
             status = self._run_event_loop(dict(extra), idle)
-        except BaseException:  # a bug: the program must not continue without its streams
+        except BaseException:  # the program must not continue without its streams
             with contextlib.suppress(OSError):
                 os.kill(self._program_pid, signal.SIGTERM)
             raise
@@ -308,7 +308,7 @@ class Passthrough:
             if listener.ident is not None and listener.is_alive():
                 signal.pthread_kill(listener.ident, signal.SIGCHLD)
                 listener.join()
-            # From here on signals end tfdoctor, so that a reader that does not read cannot block it forever.
+            # From here on signals end tfdoctor. Otherwise a reader that does not read could block it forever.
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             try:
                 if self._slave >= 0:
@@ -322,36 +322,33 @@ class Passthrough:
         return status
 
     def _run_event_loop(self, callbacks: dict[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
-        """Handle signals, the keeper's messages and the extra descriptors until the program has ended.
-
-        Return its exit status.
-        """
-        watched = [self._wake_read, *callbacks] + ([self._keeper_pipe] if self._keeper else [])
+        """Handle signals, the session leader's messages and the extra descriptors, and return the exit status."""
+        watched = [self._wake_read, *callbacks] + ([self._leader_pipe] if self._leader_pid else [])
         while True:
             ready = select.select(watched, [], [], 0.2)[0]
             idle()
-            if self._keeper:  # a shell's `fg` of a job that is already running sends no signal
+            if self._leader_pid:  # `fg` of a job that is already running sends no signal
                 self._enter_raw_mode()
             for descriptor in ready:
                 status: int | None = None
                 if descriptor == self._wake_read:
                     status = self._handle_signal(*_MESSAGE.unpack(os.read(self._wake_read, _MESSAGE.size)))
-                elif descriptor == self._keeper_pipe:
-                    status = self._handle_status(self._read_keeper_message()[1])
+                elif descriptor == self._leader_pipe:
+                    status = self._handle_status(self._read_leader_message()[1])
                 elif not callbacks[descriptor]():
                     watched.remove(descriptor)
                 if status is not None:
                     return status
 
     def _handle_status(self, wait_status: int) -> int | None:
-        """Handle the keeper's message about the program.
+        """Handle the session leader's message about the program.
 
-        If the program has ended, return its exit status. If it was stopped, stop the whole job, too, and return None.
+        If the program has ended, return its exit status. If it was stopped, stop the whole job and return None.
         """
         if not os.WIFSTOPPED(wait_status):
-            os.waitpid(self._keeper, 0)
+            os.waitpid(self._leader_pid, 0)
             return os.waitstatus_to_exitcode(wait_status)
-        time.sleep(0.02)  # for the rest of its output
+        time.sleep(0.02)  # for its remaining output
         self._leave_raw_mode()
         os.kill(0, signal.SIGTSTP)  # stop the whole job, as Ctrl-Z does; this continues at SIGCONT
         self._continue_program()
@@ -359,10 +356,10 @@ class Passthrough:
 
     def _continue_program(self) -> None:
         """Continue the program after a stop, and restore raw mode and the size of the pty."""
-        if self._keeper:
+        if self._leader_pid:
             self._enter_raw_mode()
         self._resize()
-        if self._keeper:
+        if self._leader_pid:
             self._send_signal(signal.SIGCONT)
 
     def _handle_signal(self, number: int, code: int) -> int | None:
@@ -371,26 +368,27 @@ class Passthrough:
             return self._program.poll() if self._program is not None else None
         if number == signal.SIGWINCH:
             self._resize()
-            if not self._keeper and self._pty >= 0:  # the program's own SIGWINCH came before the size was set
+            if not self._leader_pid and self._pty >= 0:  # the program's own SIGWINCH came before the size was set
                 self._send_signal(number)
         elif number == signal.SIGCONT:
             self._continue_program()
-        # The terminal sends a signal to the program as well if both are in one group. A process sends it only here.
-        elif self._keeper or code <= 0:
+        # If both are in one group, the terminal sends its signals to the program as well (code > 0), but a process
+        # sends a signal only to tfdoctor.
+        elif self._leader_pid or code <= 0:
             self._send_signal(number)
         return None
 
     def _send_signal(self, number: int) -> None:
         """Send the program a signal.
 
-        With a keeper, SIGCONT is sent to its process group, and SIGHUP to the foreground group as well.
+        If it has its own session, SIGCONT goes to its process group, and SIGHUP also to the foreground group.
         """
         with contextlib.suppress(OSError):
-            if self._keeper and number == signal.SIGCONT:
+            if self._leader_pid and number == signal.SIGCONT:
                 os.killpg(self._program_pid, number)
             else:
                 os.kill(self._program_pid, number)
-            if self._keeper and number == signal.SIGHUP:
+            if self._leader_pid and number == signal.SIGHUP:
                 os.killpg(os.tcgetpgrp(self._pty), number)
 
     def _listen(self) -> None:
@@ -419,6 +417,7 @@ class Passthrough:
             return False
 
     def _enter_raw_mode(self) -> None:
+        """Set the real terminal to raw mode, unless it is already or tfdoctor is in the background."""
         if self._original_modes or not self._is_foreground():
             return
         with contextlib.suppress(termios.error):
@@ -428,20 +427,21 @@ class Passthrough:
             self._resize()
 
     def _leave_raw_mode(self) -> None:
+        """Restore the modes of the real terminal if it is in raw mode."""
         if self._original_modes:
             modes, self._original_modes = self._original_modes, []
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSANOW, modes)  # type: ignore[arg-type]
 
     def _resize(self) -> None:
-        """Copy the size of the real terminal to the pty. The kernel then sends SIGWINCH to its foreground group."""
+        """Copy the size of the real terminal to the pty. The kernel sends SIGWINCH to its foreground group."""
         if self._pty >= 0:
             with contextlib.suppress(OSError):
                 size = fcntl.ioctl(self._screen, termios.TIOCGWINSZ, b"\0" * 8)
                 fcntl.ioctl(self._pty, termios.TIOCSWINSZ, size)
 
     def _copy_keys(self) -> None:
-        """Copy keyboard input to the pty while in the foreground. This runs in a thread."""
+        """Copy keyboard input to the pty while tfdoctor is in the foreground. This runs in a thread."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._end_read, select.POLLIN)
@@ -457,7 +457,7 @@ class Passthrough:
                 if not data:
                     return
                 _write_all(self._pty, data)
-            except OSError:  # the terminal is gone: SIGHUP ends the rest
+            except OSError:  # the terminal is gone, and SIGHUP follows
                 return
 
     # ------------------------------------------------------------ output
@@ -491,8 +491,8 @@ class Passthrough:
                 if not self._forward(target, data):
                     return
         finally:
-            # Further writes of the program fail as they would without tfdoctor, with SIGPIPE or EIO.
-            if source != self._pty or not self._keeper:
+            # From now on the program gets SIGPIPE or EIO, as it would without tfdoctor.
+            if source != self._pty or not self._leader_pid:
                 os.close(source)
 
     def _forward(self, target: int, data: bytes) -> bool:
@@ -515,11 +515,11 @@ class Passthrough:
     def write_line(self, text: str) -> None:
         """Write a line of tfdoctor to standard error, between two lines of the program.
 
-        The line is omitted if nobody reads the output.
+        The line is dropped if the output is blocked for half a second.
         """
         line = text.encode(errors="replace")
         is_terminal = os.isatty(2)
-        # If both streams are terminals, they are the same one.
+        # If both streams are terminals, they are the same terminal.
         stream = 1 if is_terminal and self._screen == 1 else 2
         lock = self._write_locks[stream]
         if not lock.acquire(timeout=0.5):  # the report at the end has the same information
@@ -548,16 +548,16 @@ def _is_same_file(first: int, second: int) -> bool:
 
 def _write_all(descriptor: int, data: bytes) -> None:
     """Write all data, waiting if the descriptor is non-blocking."""
-    rest = memoryview(data)
-    while rest:
+    remaining = memoryview(data)
+    while remaining:
         try:
-            rest = rest[os.write(descriptor, rest) :]
+            remaining = remaining[os.write(descriptor, remaining) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
 
 
 def _is_orphan(parent: int) -> bool:
-    """Return whether the parent has died. Wait up to half a second, because orphans are reparented after the SIGHUP."""
+    """Return whether the parent has died. Wait up to 0.5 s: orphans are reparented after the SIGHUP."""
     for _ in range(50):
         if os.getppid() != parent:
             return True

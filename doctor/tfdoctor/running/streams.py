@@ -1,4 +1,4 @@
-"""Read logs from files, standard input, compressed files and growing files, in constant memory."""
+"""Read logs from files, standard input, compressed files and growing files, with constant memory."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ __all__ = ["STDIN", "Meter", "follow", "read_log"]
 
 STDIN = "-"
 CHUNK_BYTES = 1 << 20
-"""Number of bytes that are read at once."""
+"""The number of bytes that are read at once."""
 POLL_S = 0.25
-"""Seconds between two checks of a growing log."""
+"""The seconds between two checks of a growing log."""
 ZSTD_TIMEOUT_S = 60.0
-"""Seconds without output after which the `zstd` program is considered to hang."""
+"""The seconds without output after which the `zstd` program is considered to hang."""
 _DECODE_BYTES = 1 << 16
-"""Largest number of bytes that are passed to a decoder, or returned by it, at once."""
+"""The largest number of bytes that a decoder gets or returns at once."""
 _UNLIMITED_CHUNK_BYTES = 512
-"""Number of bytes that are passed at once to a decoder without an output limit. They unpack to about 16 MiB at most."""
+"""The number of bytes that a decoder without an output limit gets at once. They unpack to about 16 MiB at most."""
 _MAX_LAYERS = 3
-"""Largest number of compression layers that are unpacked."""
+"""The largest number of compression layers that are unpacked."""
 _SAMPLE_BYTES = 8192
-"""Number of bytes that decide whether the data are text."""
+"""The number of bytes that decide whether the data are text."""
 MIN_BOMB_BYTES = 1 << 30
-"""Unpacked size in bytes up to which any ratio is accepted."""
+"""The unpacked size in bytes up to which any compression ratio is accepted."""
 MAX_UNPACK_RATIO = 100
-"""Largest accepted ratio of the unpacked and the packed size, for data larger than `MIN_BOMB_BYTES`."""
+"""The largest accepted ratio of unpacked to packed size, for data larger than `MIN_BOMB_BYTES`."""
 
 Meter: TypeAlias = "Callable[[int, int], None]"
-"""Callback that gets the number of bytes read and the file size while a regular file is read."""
+"""A callback for progress: it gets the number of bytes that were read, and the size of the file."""
 
 
 class _DamagedError(Exception):
-    """Packed data end early or cannot be unpacked."""
+    """Compressed data end early or cannot be unpacked."""
 
 
 # ---------------------------------------------------------------- a whole log
@@ -67,8 +67,8 @@ def read_log(
 ) -> Iterator[bytes]:
     """Yield the unpacked data of a file or of standard input ("-").
 
-    If the data are damaged, the readable part is yielded and `on_note` is called with a sentence about it. `meter` is
-    called with the progress. Raise UsageError if nothing can be read or if the data are not a text.
+    If the data are damaged, the readable part is yielded, and `on_note` is called with a sentence about it. `meter` is
+    called only for regular files. Raise UsageError if nothing can be read or if the data are not text.
     """
     if name == STDIN:
         yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", on_note)
@@ -103,6 +103,7 @@ def _make_read_error(name: str, error: Exception) -> UsageError:
 
 
 def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
+    """Yield the data of a descriptor. `size` is the file size; 0 if it is not a regular file."""
     read_bytes = 0
     while piece := os.read(descriptor, CHUNK_BYTES):
         yield piece
@@ -112,7 +113,7 @@ def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[by
 
 
 def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
-    """Yield the unpacked data. Raise UsageError if they are an archive or not a text."""
+    """Yield the unpacked data. Raise UsageError if they are an archive or not text."""
     label = clean(name, limit=300)
     counted_pieces = _CountedPieces(pieces)
     unpacked: Iterator[bytes] = counted_pieces
@@ -151,7 +152,7 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
 
 
 class _CountedPieces:
-    """An iterator over pieces that counts their bytes in `size`."""
+    """An iterator over pieces of data that counts their bytes in `size`."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -167,7 +168,7 @@ class _CountedPieces:
 
 
 def _peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes and an iterator over all pieces. There are at least `size` bytes unless the data end."""
+    """Return the first bytes (at least `size` unless there are fewer) and an iterator over all pieces."""
     first = b""
     try:
         while len(first) < size and (piece := next(pieces, b"")):  # a pipe may return few bytes at once
@@ -199,7 +200,7 @@ class _Decoder(Protocol):
 
 
 class _Gzip:
-    """A gzip decoder that uses zlib and has the interface of the other decoders."""
+    """A gzip decoder with the interface of the other decoders."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)  # the gzip format
@@ -254,9 +255,9 @@ class _UnlimitedDecoder:
 
 
 def _decode(head: bytes, pieces: Iterator[bytes], label: str) -> Iterator[bytes] | None:
-    """Return an iterator over the unpacked data of pieces that begin with `head`; None if they are not packed.
+    """Return an iterator over the unpacked data; None if `head` shows no known compression.
 
-    The iterator raises _DamagedError if the data are damaged. Raise UsageError if no zstd decoder is available.
+    The iterator raises _DamagedError if the data are damaged. Raise UsageError if zstd is needed but not available.
     """
     if head.startswith(b"\x1f\x8b"):
         return _inflate(pieces, _Gzip, (zlib.error,))
@@ -280,7 +281,7 @@ def _inflate(
 ) -> Iterator[bytes]:
     """Yield the unpacked data of all members. Raise _DamagedError if they are damaged.
 
-    The data are unpacked in small chunks, because the output of a chunk is lost if it is damaged.
+    The chunks are small, because the whole output of a damaged chunk is lost.
     """
     decoder: _Decoder | None = make_decoder()
     for chunk in (
@@ -339,25 +340,25 @@ def _import_module(name: str) -> object | None:
 
 
 def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack with another program. A thread writes its input. Raise _DamagedError if it fails or hangs."""
+    """Unpack data with a program. Raise _DamagedError if it fails or hangs."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     ) as process:
         assert process.stdin is not None  # noqa: S101 - for mypy
         assert process.stdout is not None  # noqa: S101
         assert process.stderr is not None  # noqa: S101
-        failed: list[OSError] = []
+        errors: list[OSError] = []
 
         def feed(stream: Any) -> None:
             try:
                 for piece in pieces:
-                    rest = memoryview(piece)
-                    while rest:
-                        rest = rest[stream.write(rest) :]
+                    remaining = memoryview(piece)
+                    while remaining:
+                        remaining = remaining[stream.write(remaining) :]
             except BrokenPipeError:
                 pass
             except OSError as error:
-                failed.append(error)
+                errors.append(error)
             finally:
                 stream.close()
 
@@ -371,8 +372,8 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
                 if not piece:
                     break
                 yield piece
-            if failed:
-                raise failed[0]
+            if errors:
+                raise errors[0]
             error_output = process.stderr.read(2000)
             if process.wait(ZSTD_TIMEOUT_S) != 0:
                 text = clean(error_output.decode("utf-8", "replace"), limit=200).strip()
@@ -385,10 +386,10 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
 
 
 def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield the data of a growing log until `stopped()` is true, and b"" if there are no new data for a moment.
+    """Yield the data of a growing log until `stopped()` is true, and b"" for each `POLL_S` without data.
 
-    A truncated file is read again from its beginning, and a replaced file is opened again. A pipe ends if its
-    writers close it. Raise UsageError if the log cannot be read, is packed or is not a text.
+    A truncated file is read again from its beginning, and a replaced file is opened again. A pipe ends when all writers
+    close it. Raise UsageError if the log cannot be read, is compressed or is not text.
     """
     if name == STDIN:
         yield from _follow_pipe(sys.stdin.fileno(), stopped)
@@ -433,12 +434,12 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
 def _stat_path(name: str) -> os.stat_result | None:
     try:
         return Path(name).stat()
-    except OSError:  # between two steps of a rotation
+    except OSError:  # a log rotation is in progress
         return None
 
 
 def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield the data of a pipe until its end, and b"" if there are no new data for a moment."""
+    """Yield the data of a pipe until its end, and b"" if no new data arrive for `POLL_S`."""
     is_first = True
     while not stopped():
         if not select.select([descriptor], [], [], POLL_S)[0]:
@@ -454,7 +455,7 @@ def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes
 
 
 def _refuse_unreadable(piece: bytes, name: str) -> None:
-    """Raise UsageError if the data are an archive, packed, or not a text."""
+    """Raise UsageError if the data are an archive, compressed, or not text."""
     archives.refuse_archive(piece, clean(name, limit=300), None if name == "standard input" else name)
     is_packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
     if is_packed or is_binary(piece[:8192]):

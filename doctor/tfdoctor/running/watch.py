@@ -1,4 +1,4 @@
-"""Diagnose a growing log repeatedly, and report each new verdict once."""
+"""Diagnose a growing log repeatedly, and report each change of the verdict."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 MAX_KEPT_BYTES = 2 << 20
-"""Number of bytes that are kept from the beginning and from the end of the relevant parts of the log, each."""
+"""The number of bytes that are stored of both the beginning and the end of the relevant parts of the log."""
 MAX_DELAY_S = 1.0
-"""Seconds after which a log without pauses is diagnosed. Otherwise it is diagnosed at the next pause."""
+"""The seconds after which a log without pauses is diagnosed. Otherwise it is diagnosed at the next pause."""
 MIN_IDLE_RATIO = 20
-"""Smallest ratio of the time between two diagnoses and the time that the first of them took."""
+"""The time between two diagnoses is at least the time that the first one took, multiplied by this."""
 
 
 class Watch:
-    """An iterator filter that forwards the pieces of a log, and reports the verdict whenever it changes.
+    """Forwards the pieces of a log, and reports the verdict whenever it changes.
 
-    Only pieces that may contain known messages are diagnosed, and of these only the beginning and the end. The line
-    numbers in the report are therefore not those of the log.
+    Only pieces that may contain known messages are diagnosed, and of many only the first and the last. The line numbers
+    in the report are therefore not those of the log.
     """
 
     def __init__(self, compat: Compat, name: str, tell: Callable[[LogReport], None]) -> None:
@@ -45,12 +45,12 @@ class Watch:
         self._reported_verdict: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
 
     def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the pieces except for empty ones, which mean that there are no new data for a moment."""
+        """Yield the pieces except empty ones. An empty piece is a pause: there are no new data at the moment."""
         is_relevant = load_signatures().can_match_block
         for piece in pieces:
             now = time.monotonic()
             if piece:
-                # A message can start in the previous piece.
+                # A message may start at the end of the previous piece.
                 if is_relevant(self._last_bytes + piece):
                     self._store_piece(piece)
                     self._due_since = self._due_since or now
@@ -64,6 +64,7 @@ class Watch:
                 self._diagnose(now)
 
     def _store_piece(self, piece: bytes) -> None:
+        """Append a piece to the stored beginning, or to the stored end of the log if the beginning is full."""
         free = MAX_KEPT_BYTES - len(self._head)
         if free > 0:
             self._head += piece[:free]
@@ -74,11 +75,11 @@ class Watch:
             while self._tail_size > MAX_KEPT_BYTES and len(self._tail) > 1:
                 self._tail_size -= len(self._tail.popleft())
 
-    def _diagnose(self, started: float) -> None:
+    def _diagnose(self, start_time: float) -> None:
         self._due_since = 0.0
         report = diagnose_log([bytes(self._head), *self._tail], self._compat, self._name)
         now = time.monotonic()
-        self._next_diagnosis_at = now + MIN_IDLE_RATIO * (now - started)
+        self._next_diagnosis_at = now + MIN_IDLE_RATIO * (now - start_time)
         verdict = (report.cause, report.gpu_registered)
         if verdict != self._reported_verdict and report.cause is not Cause.INCONCLUSIVE:
             self._reported_verdict = verdict

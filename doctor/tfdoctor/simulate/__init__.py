@@ -1,4 +1,5 @@
-"""Simulate a GPU on a machine without one, with a stand-in for NVIDIA's driver that the real TensorFlow uses.
+"""Simulate a GPU on a machine without one, with a stand-in for NVIDIA's driver.
 
-The stand-in is distributed as C source and built on the user's machine. It contains no code from NVIDIA.
+TensorFlow itself is not simulated. The stand-in is distributed as C source and built on the user's machine. It
+contains no code from NVIDIA.
 """

@@ -1,7 +1,7 @@
 """Build the stand-in with an available compiler, and cache it in the user's cache folder.
 
-Each build has its own folder, whose name is the hash of the sources, the compiler and its options. It is built in a
-temporary folder and then renamed, so that concurrent or killed processes leave nothing incomplete.
+Each build has a separate folder, whose name is a hash of the sources, the compiler and its options. It is built in a
+temporary folder and then renamed, so that concurrent or killed processes leave no incomplete build.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
 ZIG_TARGET = "x86_64-linux-gnu.2.17"
 """The target for zig. Its glibc 2.17 is older than that of every image whose TensorFlow has GPU code."""
 OLDEST_GLIBC = (2, 17)
-"""The newest glibc that the libraries may require if that of the target machine is unknown."""
+"""The newest glibc that the libraries may require if the target machine's glibc is unknown."""
 _GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 _C_TIMEOUT_S = 120.0
-"""The time allowed for a C file. zig builds its own C library the first time."""
+"""Time limit for a C file. At the first use, zig builds its C library."""
 _CXX_TIMEOUT_S = 600.0
-"""The time allowed for a C++ file, on a busy machine."""
+"""Time limit for a C++ file on a busy machine."""
 _VERSION_TIMEOUT_S = 20.0
-"""The time allowed for a compiler to print its version."""
+"""Time limit for a compiler to print its version."""
 
 
 class CompilerError(Error):
-    """The error that the stand-in cannot be built on this machine."""
+    """The stand-in cannot be built on this machine."""
 
     kind = "no-compiler"
 
@@ -67,7 +67,7 @@ class _Product:
     key_parts: str
     """Everything else that determines the name of the cache folder, such as compiler options."""
     make: Callable[[LiveSystem, Compilers, Path], str | None]
-    """A function that builds the libraries in a folder. It returns the reason if it fails, else None."""
+    """A function that builds the libraries in a folder. It returns why it failed, or None."""
     glibc: tuple[int, ...]
     """The newest glibc version that the libraries may require."""
 
@@ -76,16 +76,16 @@ def find_cache_folder(env: Mapping[str, str]) -> Path:
     """Return the folder in which stand-ins are cached. Raise Error if the user has no home folder."""
     cache_home = env.get("XDG_CACHE_HOME", "")
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
-    base = Path(cache_home) if cache_home.startswith("/") else Path(home, ".cache")
-    if not base.is_absolute():
+    cache_folder = Path(cache_home) if cache_home.startswith("/") else Path(home, ".cache")
+    if not cache_folder.is_absolute():
         raise Error("--simulate: this user has no home to keep the stand-in in.", hint="Set XDG_CACHE_HOME.")
-    return base / "tfdoctor" / "simulate"
+    return cache_folder / "tfdoctor" / "simulate"
 
 
 def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the stand-in, which is built if it does not exist.
+    """Return the folder of the stand-in, which is built if it is not cached.
 
-    `env` has the environment variables for finding and running a compiler. None means those of this process. Raise
+    `env` has the environment variables for finding and running a compiler; None means those of this process. Raise
     CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
     sources = tuple(SOURCES / name for name in LIBRARIES.values())
@@ -101,10 +101,10 @@ def build_software_gpu(
     glibc: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Return the folder of the software GPU, which is built if it does not exist. That takes half a minute.
+    """Return the folder of the software GPU, which is built in half a minute if it is not cached.
 
-    `glibc` is the version on the target machine; None means the oldest supported one. `progress` shows a stage while
-    the GPU is built. Raise CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
+    `glibc` is the version on the target machine; None means the oldest supported one. `progress` shows a stage during
+    the build. Raise CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
 
     def make(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
@@ -129,7 +129,7 @@ def build_software_gpu(
 
 
 def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
-    """Return the folder of a product in the user's cache, which is built if it does not exist.
+    """Return the folder of a product in the user's cache, which is built if it is not there.
 
     Raise CompilerError if the machine is not x86-64 or no compiler can build the product. Raise Error if the cache
     folder cannot be written.
@@ -161,7 +161,7 @@ def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
 
 
 def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
-    """Build the driver and NVML that do not compute. Return the reason if that fails, else None."""
+    """Build the stand-in driver and NVML, which compute nothing. Return why that failed, or None."""
     for soname, name in LIBRARIES.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
         result = system.run([*compilers.c, *C_OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
@@ -171,15 +171,15 @@ def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str
 
 
 def _find_compilers(system: LiveSystem) -> list[Compilers]:
-    """Return the available compilers: at most two that are installed, and zig if the package `ziglang` is."""
+    """Return the compilers to try: at most two of the system's, and zig if `ziglang` is installed."""
     compilers_by_path: dict[str, Compilers] = {}
     if system.platform["system"] == "Linux":
         variables = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
-        for c, cxx in ((variables[0], variables[1] or "c++"), *COMPILERS):
-            path = system.which(c) if c and not re.search(r"\s", c) else None
+        for c_name, cxx_name in ((variables[0], variables[1] or "c++"), *COMPILERS):
+            path = system.which(c_name) if c_name and not re.search(r"\s", c_name) else None
             if path is not None:
-                cxx_path = system.which(cxx) if not re.search(r"\s", cxx) else None
-                compilers_by_path.setdefault(path, Compilers((path,), (cxx_path or cxx,)))
+                cxx_path = system.which(cxx_name) if not re.search(r"\s", cxx_name) else None
+                compilers_by_path.setdefault(path, Compilers((path,), (cxx_path or cxx_name,)))
     compilers = list(compilers_by_path.values())[:2]
     if importlib.util.find_spec("ziglang") is not None and system.own_python:
         zig = (system.own_python, "-m", "ziglang")
@@ -188,7 +188,7 @@ def _find_compilers(system: LiveSystem) -> list[Compilers]:
 
 
 def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
-    """Return the name of the cache folder. `version` is the version text of the C compiler."""
+    """Return the name of the cache folder. `version` is the text that the C compiler prints for --version."""
     digest = hashlib.sha256(
         "\0".join((*compilers.c, *compilers.cxx, version, product.key_parts)).encode("utf-8", "replace")
     )
@@ -214,7 +214,7 @@ def _is_trusted(folder: Path, names: Sequence[str]) -> bool:
 
 
 def _build(system: LiveSystem, compilers: Compilers, target: Path, product: _Product) -> str | None:
-    """Build a product into the folder `target`. Return the reason if these compilers cannot, else None.
+    """Build a product into the folder `target`. Return why these compilers cannot build it, or None.
 
     Raise Error if the cache folder cannot be written.
     """
@@ -249,7 +249,7 @@ def _build(system: LiveSystem, compilers: Compilers, target: Path, product: _Pro
 
 
 def _move(temporary_folder: Path, target: Path, names: Sequence[str]) -> None:
-    """Rename a folder to its final name, unless another process was faster. Raise OSError if that fails."""
+    """Rename a finished build to `target`, unless another process was faster. Raise OSError if that fails."""
     try:
         temporary_folder.rename(target)
     except OSError:
@@ -261,7 +261,7 @@ def _move(temporary_folder: Path, target: Path, names: Sequence[str]) -> None:
 
 
 def _find_incompatibility(folder: Path, product: _Product) -> str | None:
-    """Return the reason if the libraries cannot be loaded on the target machine, else None.
+    """Return why the target machine cannot load the libraries, or None.
 
     Raise OSError if a library cannot be read.
     """
@@ -288,7 +288,7 @@ def _format_failure(compiler: Sequence[str], result: CommandResult) -> str:
 
 
 def _make_no_compiler_error(failures: Sequence[str]) -> CompilerError:
-    """Return the error with the failures of all compilers. Empty if there is no compiler."""
+    """Return the error for these failures of compilers, or for a missing compiler if there are none."""
     if failures:
         msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failures)}"
     else:

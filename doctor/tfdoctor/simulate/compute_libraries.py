@@ -1,7 +1,7 @@
 """Build the libraries of the software GPU.
 
-The software GPU consists of a driver that interprets the PTX of TensorFlow's own kernels, and of replacements for
-the CUDA libraries, under the names that TensorFlow opens. It contains no code from NVIDIA.
+The software GPU consists of a driver that interprets the PTX of TensorFlow's kernels, and of replacements for the
+CUDA libraries with the same sonames. It contains no code from NVIDIA.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 COMMON_LIBRARIES = ("libnccl.so.2", "libnvidia-ml.so.1")
 """The libraries that are built for every TensorFlow."""
 DRIVER_SOURCES = ("memory", "streams", "modules", "tables")
-"""The names of the driver's C sources in COMPUTE."""
+"""The names of the driver's C sources in COMPUTE_SOURCES."""
 VERSION_SCRIPT = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
-"""The linker script with the symbols that the driver exports.
+"""The version script with the symbols that the driver exports.
 
 C++ symbols are not exported, because TensorFlow may use another C++ runtime.
 """
@@ -77,10 +77,10 @@ def build_computing(
     c_options: Sequence[str] = (),
     cxx_options: Sequence[str] = (),
 ) -> str | None:
-    """Build the libraries in the existing `folder`. Return the reason if they cannot be built, else None.
+    """Build the libraries in the existing `folder`. Return why they cannot be built, or None.
 
-    * `run` runs a command. It returns the reason if the command fails, else None.
-    * `options` are passed to all compilers, `c_options` only to C compilers and `cxx_options` only to C++ compilers.
+    * `run` runs a command, and returns why it failed, or None.
+    * `options` are passed to both compilers, `c_options` to the C compiler and `cxx_options` to the C++ compiler.
 
     Raise OSError if the folder cannot be written.
     """
@@ -115,7 +115,7 @@ def build_computing(
 
 
 def _find_failure(build: Callable[[_T], str | None], items: Iterable[_T]) -> str | None:
-    """Call `build` for each item, PARALLEL_JOBS at the same time. Return the first reason that it returns, else None."""
+    """Call `build` for each item, PARALLEL_JOBS at a time. Return the first reason for a failure, or None."""
     with ThreadPoolExecutor(PARALLEL_JOBS) as pool:
         return next((reason for reason in pool.map(build, items) if reason is not None), None)
 
@@ -123,10 +123,10 @@ def _find_failure(build: Callable[[_T], str | None], items: Iterable[_T]) -> str
 def _make_link_command(
     compilers: Compilers, folder: Path, objects: Sequence[Path], options: Sequence[str]
 ) -> list[str]:
-    """Return the command that links the driver, and write its linker script.
+    """Return the command that links the driver, and write its version script.
 
-    The C++ runtime is linked statically, because that of TensorFlow may be older. With sanitizers it is linked
-    dynamically, because they must see it.
+    The C++ runtime is linked statically, because TensorFlow's may be older. With sanitizers it is linked dynamically,
+    because they must intercept it.
     """
     script = folder / "libcuda.versions"
     script.write_text(VERSION_SCRIPT, encoding="ascii")
@@ -156,23 +156,23 @@ def _make_library_command(
     soname: str,
     libraries: LibrarySet,
     options: Sequence[str],
-    of_c: Sequence[str],
+    c_options: Sequence[str],
 ) -> list[str]:
-    """Return the command that builds a CUDA library or NVML, and write its linker script.
+    """Return the command that builds a CUDA library or NVML, and write its version script.
 
-    A library without a source is built empty, so that TensorFlow finds it.
+    A library without a source is built empty, so that TensorFlow can open it.
     """
     stem = soname.partition(".so.")[0]
     is_nvml = stem == "libnvidia-ml"
     source = SOURCES / f"{stem}.c" if is_nvml else COMPUTE_SOURCES / f"{stem}.c"
     script = folder / f"{stem}.versions"
-    # as in NVIDIA's toolkit, the version of each symbol is the name of the library
+    # As in NVIDIA's libraries, the symbol version is the soname.
     script.write_text(f"{'' if is_nvml else soname} {{ global: *; }};\n", encoding="ascii")
     input_options = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
     return [
         *compilers.c,
         C,
-        *(() if is_nvml else of_c),
+        *(() if is_nvml else c_options),
         "-fPIC",
         "-shared",
         "-DCOMPUTES",

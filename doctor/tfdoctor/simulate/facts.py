@@ -1,4 +1,4 @@
-"""Replace the facts about a machine's own GPU and driver by those about simulated ones."""
+"""Hide the facts about a machine's real GPU and driver, so that rules see only the simulated ones."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _REASON = "the card and its driver are simulated"
 
 
 class SimulatedFacts:
-    """A function for `examine(as_if=…)` that calls `as_simulated` and stores which other libcuda the loader finds."""
+    """A callback for `examine(as_if=…)` that hides the real GPU, and notes if another libcuda is loaded."""
 
     other_libcuda: str | None = None
-    """The libcuda.so.1 that the loader finds before the stand-in. None if there is none."""
+    """The libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
 
     def __call__(self, facts: Facts) -> Facts:
-        """Return the facts that the rules must see."""
+        """Return the facts for the rules."""
         self.other_libcuda = find_other_libcuda(facts)
         return as_simulated(facts)
 
 
 def as_simulated(facts: Facts) -> Facts:
-    """Return the facts with those about the machine's own GPU, kernel and nvidia-smi made unknown.
+    """Return the facts with everything about the real GPU, kernel and nvidia-smi unknown.
 
     The stand-in counts as a real driver.
     """
@@ -53,14 +53,14 @@ def as_simulated(facts: Facts) -> Facts:
 
 
 def _as_real_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
-    """Return a fact about the stand-in as one about a real driver. Any other fact is returned unchanged."""
+    """Mark a fact about the stand-in as one about a real driver. Any other fact is returned unchanged."""
     if isinstance(fact, Known) and fact.value.stand_in:
         return Known(dataclasses.replace(fact.value, stand_in=False), fact.source)
     return fact
 
 
 def find_other_libcuda(facts: Facts) -> str | None:
-    """Return the libcuda.so.1 that the loader finds before the stand-in. None if there is none.
+    """Return the libcuda.so.1 that the loader finds before the stand-in; None if there is none.
 
     `facts` must be the original facts, not the result of `as_simulated`.
     """

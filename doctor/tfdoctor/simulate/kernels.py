@@ -1,9 +1,9 @@
 """Read which GPU code an installed TensorFlow has, from its fat binaries rather than from a table.
 
-A fat binary has cubins and PTX, each for one architecture. The driver loads a cubin with the same major and the same
-or a lower minor version as the GPU. If there is none, it compiles PTX for the architecture of the GPU or an older
-one. PTX with a letter is an exception: `sm_90a` works only on exactly that architecture, and `sm_100f` only on GPUs
-with the same major version.
+A fat binary has cubins and PTX, each for one architecture. The driver loads a cubin with the GPU's major version and
+the same or a lower minor version. If there is none, it compiles PTX for the GPU's architecture or an older one. PTX
+with a letter is an exception: `sm_90a` works only on exactly that architecture, and `sm_100f` only on GPUs with the
+same major version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GpuCode", "read_kernels"]
 
 READ_TIMEOUT_S = 120.0
-"""The time allowed to read all shared objects, up to a gigabyte and possibly from a slow disk."""
+"""Time limit for reading all shared objects, which may be a gigabyte on a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class GpuCode:
     compat.fat_binaries).
     """
     why: str = ""
-    """The reason why they could not be read. Empty if they were read."""
+    """The reason why they could not be read; "" if they were."""
 
 
 def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> GpuCode:
     """Read the fat binaries of a TensorFlow in a child process with its Python.
 
-    They are in the folders of the package, or in the conda folders lib/libtensorflow*.
+    They are in the package's folders, and for conda packages also in lib/libtensorflow*.
     """
     conda_folders = []
     lib = f"{python.prefix}/lib"
@@ -70,7 +70,7 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
 
 
 def _load_counts(output: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts in the output of the child process, without invalid entries."""
+    """Return the valid counts in the output of the child process."""
     raw = output.get("binaries")
     if not isinstance(raw, dict):
         return {}

@@ -1,4 +1,4 @@
-"""Describe simulated GPUs with their driver, and the environment variables that simulate them."""
+"""Describe simulated GPUs and their driver, and make the environment variables that simulate them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ __all__ = ["LABEL", "Simulated", "add_stand_in", "make_simulated", "make_softwar
 LABEL = "(simulated)"
 """The suffix of each GPU name, so that the log of a simulation cannot be mistaken for a real one."""
 MEMORY_MIB = 16384
-"""The memory in MiB of a GPU whose name does not say how much it has."""
+"""The memory in MiB of a GPU whose name does not contain it."""
 MULTIPROCESSORS = 40
-"""The number of multiprocessors of each GPU.
-
-It is above TensorFlow's minimum of 8, and the same for all, so that TensorFlow ignores no GPU as too slow.
-"""
+"""The number of multiprocessors of each GPU. It is above TensorFlow's minimum of 8, so that no GPU is ignored."""
 _MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
 _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
 """Separators of the stand-in's variables, and control characters."""
@@ -44,9 +41,9 @@ class Simulated:
     cuda: str
     """The CUDA version that the driver reports: `"12.4"`."""
     refusal_reasons: tuple[str, ...] = ()
-    """The reasons why this driver does not support some of the GPUs, one sentence for each GPU."""
+    """One sentence for each kind of GPU that this driver does not support."""
     visible_cards: tuple[HostGpu, ...] = ()
-    """The GPUs that this driver supports and therefore shows."""
+    """The GPUs that this driver supports and therefore lists."""
     typed_options: tuple[str, ...] = ()
     """The command-line options as the user typed them."""
 
@@ -65,7 +62,7 @@ class Simulated:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables that the stand-in reads (see standin/libcuda.c), with their values."""
+        """The environment variables that configure the stand-in (see standin/libcuda.c)."""
         major, minor = map(int, versions.major_minor(self.cuda).split("."))
         names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.visible_cards)
         return {
@@ -79,7 +76,7 @@ class Simulated:
         }
 
     def does_not_prove(self, *, computed: bool = False) -> tuple[str, ...]:
-        """Return phrases for the facts that the simulation does not prove.
+        """Return phrases for what the simulation does not prove.
 
         `computed` says whether the software GPU computed.
         """
@@ -106,7 +103,7 @@ class Simulated:
     def describe(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
         """Return the description of the simulation for a report.
 
-        `proves` are phrases for the facts that the simulation proved. `computed` says whether the software GPU computed.
+        `proves` are phrases for what the simulation proved. `computed` says whether the software GPU computed.
         """
         return Simulation(
             title=self.title,
@@ -120,7 +117,7 @@ class Simulated:
 
 
 def parse_memory(card: HostGpu) -> int | None:
-    """Return the memory in MiB that a GPU name contains, as in `"A100-SXM4-80GB"`. None if it contains none."""
+    """Return the memory in MiB that a GPU's name contains, as in `"A100-SXM4-80GB"`, or None."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
@@ -130,8 +127,8 @@ def make_simulated(
 ) -> Simulated:
     """Return the simulation of these GPUs.
 
-    `driver` is a full version or a branch. None means the newest known driver that supports all of the GPUs. Like a
-    real driver, one that does not support a GPU does not show it. `typed` are the command-line options as the user
+    `driver` is a full version or a branch; None means the newest known driver that supports all of the GPUs. As with
+    a real driver, a GPU that it does not support is not listed. `typed` are the command-line options as the user
     typed them.
 
     Raise UsageError if a GPU or a driver does not exist, or if the CUDA version of the driver is unknown.
@@ -176,7 +173,7 @@ def _list_drivers(compat: Compat) -> list[str]:
 
 
 def _find_driver_for_all(compat: Compat, cards: Sequence[HostGpu]) -> str:
-    """Return the newest driver in the table that supports all of these GPUs. Raise UsageError if none does."""
+    """Return the newest known driver that supports all of these GPUs. Raise UsageError if none does."""
     for driver in _list_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):
             return driver
@@ -189,7 +186,7 @@ def _find_driver_for_all(compat: Compat, cards: Sequence[HostGpu]) -> str:
 def add_stand_in(env: Mapping[str, str], simulated: Simulated, folder: str) -> dict[str, str]:
     """Return the environment variables for the stand-in in `folder`, which is appended to LD_LIBRARY_PATH.
 
-    It comes last so that whatever the loader would find before a real driver is also found before the stand-in.
+    It comes last, so that a libcuda that would hide a real driver also hides the stand-in.
     """
     path = env.get("LD_LIBRARY_PATH", "").rstrip(":")
     other_variables = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
@@ -205,9 +202,9 @@ def make_software_variables(
 ) -> dict[str, str]:
     """Return the additional environment variables for the software GPU in `folder` (see `add_stand_in`).
 
-    Its libraries come before all others, because NVIDIA's libraries work only with NVIDIA's driver. NCCL is
-    preloaded, because wheels contain their own. cuDNN's autotuner is turned off, because it writes and reads megabytes
-    around each result. `max_ptx_capability` is the (major, minor) compute capability up to which PTX is accepted.
+    Its libraries come before all others, because NVIDIA's libraries work only with NVIDIA's driver. NCCL is preloaded,
+    because wheels contain their own. cuDNN's autotuner is turned off, because it writes and reads megabytes around each
+    result. `max_ptx_capability` is the highest (major, minor) compute capability whose PTX is accepted.
     """
     path, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
     nccl = f"{folder}/libnccl.so.2"

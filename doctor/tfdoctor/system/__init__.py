@@ -1,7 +1,7 @@
-"""Access to a machine: its files, environment variables and commands.
+"""Access a machine: its files, environment variables and commands.
 
-`LiveSystem` is this machine; `RecordedSystem` is a recording that a `RecordingSystem` wrote, or that a test
-wrote by hand. Probes take a `System` and work with any of them.
+`LiveSystem` is this machine. `RecordedSystem` is a recording, written by a `RecordingSystem` or by the author of a
+test. Probes take a `System` and work with any of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class System(Protocol):
-    """The operations that a probe may use on a machine. Paths are absolute POSIX paths on that machine."""
+    """The operations that a probe may use on a machine. Paths are absolute POSIX paths of that machine."""
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -47,7 +47,7 @@ class System(Protocol):
 
     @property
     def platform(self) -> Mapping[str, str]:
-        """The platform: `system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), kernel `release` and `uid`."""
+        """`system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), `release` of the kernel, and `uid`."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class System(Protocol):
         ...
 
     def realpath(self, path: str) -> str:
-        """Return the path with its symbolic links resolved, as far as possible."""
+        """Return the path with its symbolic links resolved as far as they exist."""
         ...
 
     def which(self, name: str) -> str | None:
@@ -108,17 +108,17 @@ class System(Protocol):
 
         After `timeout` seconds the whole process group is killed. The variables in `env` are added to the
         environment, and those in `unset` are removed. `key` identifies the command in a recording if its
-        arguments contain paths that differ between machines; "" means that the arguments identify it.
+        arguments contain paths that differ between machines. If it is "", the arguments identify the command.
         """
         ...
 
     def stop(self) -> None:
-        """Kill every running command, and every command that is started later."""
+        """Kill all running commands, and prevent or kill later ones."""
         ...
 
 
 def __getattr__(name: str) -> object:
-    """Import the recording classes on first use, because few commands need them and their imports are slow."""
+    """Import the recording classes on first use, because few commands need them and they import slowly."""
     module = {"RecordedSystem": "recorded", "RecordingSystem": "recording"}.get(name)
     if module is None:
         msg = f"module {__name__!r} has no attribute {name!r}"

@@ -1,7 +1,7 @@
 """Read a recording from a folder or .tar.gz of unknown origin, and write one atomically.
 
-Nothing is unpacked to disk: an archive is read into memory. It is refused if `archive` could not have made it,
-for example if it is too large, contains links or devices, or contains the same name twice.
+An archive is read into memory and never unpacked to disk. It is refused if `archive` cannot have written it, for
+example if it is too large, contains links or devices, or contains the same name twice.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_COMPRESSED_BYTES = 64 << 20
-"""Largest accepted .tar.gz, in bytes."""
+"""Maximum size of a .tar.gz."""
 MAX_BYTES = 128 << 20
-"""Largest total size of the files in a recording, in bytes."""
+"""Maximum total size of the files in a recording."""
 MAX_FILES = 20_000
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz")
 OTHER_SUFFIXES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
-"""File name suffixes that `-o` rejects for a recording."""
+"""Suffixes that `-o` rejects, because a recording is not written in these formats."""
 HOST_FILE = "host.json"
 MANIFEST_FILE = "manifest.json"
 RECORDING_FILES = (HOST_FILE, MANIFEST_FILE)
@@ -47,7 +47,7 @@ def is_archive(path: Path) -> bool:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """Return the content of every file in a recording, by its name relative to the recording's root.
+    """Return the content of each file in a recording, by its path relative to the recording's root.
 
     Raise UsageError if the path is not a recording or if its content is unsafe.
     """
@@ -67,9 +67,9 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def _load_folder(folder: Path) -> dict[str, bytes]:
-    """Return the contents of host.json and of the files beside and below it.
+    """Return the content of each file in a recording's folder.
 
-    Raise UsageError if the folder is not a recording, is too large, or contains a link that leads out of it.
+    Raise UsageError if it is not a recording, is too large, or contains a link that leads out of it.
     """
     if not (folder / HOST_FILE).is_file():
         message = f"{folder}: not a recorded machine: No such file or directory: {HOST_FILE}"
@@ -109,7 +109,7 @@ def _iter_names(folder: Path) -> Iterator[str]:
 
 
 def read_archive(content: bytes, name: str) -> dict[str, bytes]:
-    """Return the files of a .tar.gz, read in memory.
+    """Return the files of a recording in a .tar.gz. `name` is the archive's name for error messages.
 
     Raise UsageError if it is not a recording or if its content is unsafe.
     """
@@ -150,7 +150,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         refuse(f"not a recorded machine: not a .tar.gz ({error})")
     top_folders = {path.partition("/")[0] for path in files}
-    if HOST_FILE not in files and len(top_folders) == 1:  # the folder was packed, not its contents
+    if HOST_FILE not in files and len(top_folders) == 1:  # the archive contains the folder itself
         prefix = f"{top_folders.pop()}/"
         files = {path.removeprefix(prefix): data for path, data in files.items()}
     if HOST_FILE not in files:
@@ -161,7 +161,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
 def _normalize_name(name: str) -> str | None:
     """Return a member's name without empty and "." parts.
 
-    None if the name is absolute, or contains "..", a backslash or a null character.
+    Return None if the name is absolute, or contains "..", a backslash or a null character.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or not parts or ".." in parts or "\\" in name or "\0" in name:
@@ -173,7 +173,7 @@ def _normalize_name(name: str) -> str | None:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return a reproducible .tar.gz of `files`. It has no times and owners, so that equal files give equal bytes."""
+    """Return a .tar.gz of `files` that is reproducible, because it contains no times and owners."""
     uncompressed = io.BytesIO()
     with tarfile.open(fileobj=uncompressed, mode="w:", format=tarfile.PAX_FORMAT) as tar:
         for name, content in sorted(files.items()):

@@ -1,9 +1,9 @@
 """Build, shorten and redact the content of a recording.
 
 A probe may need only one line of a file. The rest of the file says nothing about the GPU, but can reveal
-accounts, log lines of other programs or the password of a registry. `shorten` recognises such files and outputs
-and keeps their useful parts; `redact` is applied to everything that is kept. `capture` checks the finished
-recording again, to verify that the verdict is unchanged.
+accounts, log lines of other programs or the password of a registry. `shorten` reduces such files and outputs to
+their useful parts, and `redact` processes what remains. `capture` then checks the finished recording, to verify
+that the verdict is unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MARKER = "tfdoctor-payload:"
 MAX_INLINE_CHARS = 120
-"""Longest text that is stored in host.json itself."""
+"""Maximum length of a text that is stored in host.json itself."""
 _PLAIN_NAME = re.compile(r"[\w.+@=,~-]{1,120}\Z")
 _KERNEL_LOG = re.compile(r"(?:dmesg|journalctl|tail)\b")
 _RELEVANT_LINE = re.compile(
@@ -34,7 +34,7 @@ _RELEVANT_LINE = re.compile(
     r"|linux version \d"
 )
 _MAX_LOG_LINES = 20_000
-"""Number of lines that are considered, from the end of a kernel log."""
+"""Number of lines at the end of a kernel log that are examined."""
 _MAX_OUTPUT_BYTES = 1 << 20
 _UNSHORTENED_FOLDERS = (
     "/sys/",
@@ -59,7 +59,7 @@ _HARMLESS_PATHS = (
     # The vendor GUID of an EFI variable.
     re.compile(r"^/sys/firmware/efi/\w{1,20}/\w{1,60}-([0-9a-f-]{36})(?:/|\Z)"),
 )
-"""Patterns of paths that contain a value which looks like an identifier but is the same on all machines."""
+"""Paths that contain a value that looks like an identifier, but is the same on all machines."""
 _OMITTED_DOCKER_KEYS = frozenset(
     {
         "ID",
@@ -78,7 +78,7 @@ _OMITTED_DOCKER_KEYS = frozenset(
 
 @dataclass
 class Recording:
-    """The requests that probes made to a machine, with the responses."""
+    """The requests that probes made to a machine, and its responses."""
 
     tables: dict[str, dict[str, Any]]
     files: dict[str, bytes]
@@ -101,7 +101,7 @@ class Recording:
 
 
 def build_files(recording: Recording) -> dict[str, bytes]:
-    """Return the files of a recording by name. Long texts become separate files, so that people can read them."""
+    """Return the content of a recording's files by name. Long texts become separate, readable files."""
     host = copy.deepcopy(recording.build_host_json())
     contents: dict[str, bytes] = {}
     inline: dict[str, str] = {}
@@ -118,7 +118,7 @@ def build_files(recording: Recording) -> dict[str, bytes]:
             contents[f"root/{stored[path]}"] = content
     for name in [name for name in contents if any(other.startswith(f"{name}/") for other in contents)]:
         stored[name.removeprefix("root")] = (
-            f"unnamed/{len(stored) + 1}"  # its path is also the folder of another file
+            f"unnamed/{len(stored) + 1}"  # another file's path has this one as a folder
         )
         contents[f"root/unnamed/{len(stored)}"] = contents.pop(name)
     for number, (command, entry) in enumerate(sorted(host.get("commands", {}).items()), 1):
@@ -149,7 +149,7 @@ def _decode_utf8(content: bytes) -> str | None:
 
 
 def shorten(recording: Recording) -> Recording:
-    """Return the recording without the parts that no rule needs. The omitted parts are counted."""
+    """Return the recording without the parts that no rule needs, and count the omitted parts in it."""
     tables = copy.deepcopy(recording.tables)
     omitted: Counter[str] = Counter(recording.omitted_counts)
     process_uids = set()
@@ -181,11 +181,11 @@ def shorten(recording: Recording) -> Recording:
         base = f"{folder.rstrip('/')}/"
         if base.startswith(_UNSHORTENED_FOLDERS):
             continue
-        kept_names = [
+        relevant_names = [
             name for name in names if _RELEVANT_NAME.search(name) or f"{base}{name}" in used_parents
         ]
-        omitted["names in folders"] += len(names) - len(kept_names)
-        tables["listings"][folder] = kept_names
+        omitted["names in folders"] += len(names) - len(relevant_names)
+        tables["listings"][folder] = relevant_names
     _renumber(tables.get("elf", {}))
     return Recording(
         tables, files, recording.env, recording.cwd, recording.platform, recording.python, +omitted
@@ -199,40 +199,40 @@ def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted: Counter[
         return _shorten_process(process[1], content)
     if path == "/etc/passwd":
         accounts = [line.split(b":") for line in content.splitlines()]
-        kept_accounts = [
+        relevant_accounts = [
             b":".join((fields[0], b"x", fields[2], fields[3], b"", b"/", b""))
             for fields in accounts
             if len(fields) > 3 and fields[2] in uids
         ]
-        omitted["accounts"] += len(accounts) - len(kept_accounts)
-        return b"".join(line + b"\n" for line in kept_accounts)
+        omitted["accounts"] += len(accounts) - len(relevant_accounts)
+        return b"".join(line + b"\n" for line in relevant_accounts)
     if path.endswith("/config.json") and b'"auths"' in content:
         omitted["registries' credentials"] += 1
         value = _parse_json(content.decode("utf-8", "replace"))
-        kept_keys = (
+        harmless_keys = (
             {k: v for k, v in value.items() if k == "currentContext"} if isinstance(value, dict) else {}
         )
-        return json.dumps(kept_keys).encode("ascii")
+        return json.dumps(harmless_keys).encode("ascii")
     if path.endswith("/modules.dep"):
         lines = content.splitlines(keepends=True)
-        kept_lines = [line for line in lines if b"nvidia" in line or b"nouveau" in line]
-        omitted["lines of modules.dep"] += len(lines) - len(kept_lines)
-        return b"".join(kept_lines)
+        relevant_lines = [line for line in lines if b"nvidia" in line or b"nouveau" in line]
+        omitted["lines of modules.dep"] += len(lines) - len(relevant_lines)
+        return b"".join(relevant_lines)
     return content
 
 
 def _shorten_process(name: str, content: bytes) -> bytes:
     """Return the useful part of the file `name` in /proc/PID.
 
-    All of "cmdline" is kept, nothing of "environ", and the program's name, state, user and parent of "status".
+    That is all of "cmdline", nothing of "environ", and the program's name, state, user and parent in "status".
     """
     if name == "environ":
         return b""
     if name == "status":
-        kept_lines = [
+        relevant_lines = [
             line for line in content.splitlines() if line.startswith((b"Name:", b"State:", b"Uid:", b"PPid:"))
         ]
-        return b"".join(line + b"\n" for line in kept_lines)
+        return b"".join(line + b"\n" for line in relevant_lines)
     return content
 
 
@@ -240,16 +240,16 @@ def _shorten_output(command: str, text: str, omitted: Counter[str]) -> str:
     """Return the useful part of a command's output, and count the omitted parts in `omitted`."""
     if _KERNEL_LOG.match(command):
         lines = text.split("\n")[-_MAX_LOG_LINES:]
-        kept_lines: list[str] = []
+        relevant_lines: list[str] = []
         for line in lines:
             if _RELEVANT_LINE.search(line) or not line:
-                kept_lines.append(line)
+                relevant_lines.append(line)
             else:
                 omitted["lines of the kernel's log"] += 1
-                if not kept_lines or kept_lines[-1] != "…":  # mark the gap between two kept lines
-                    kept_lines.append("…")
-        return "\n".join(kept_lines)
-    if len(text) > _MAX_OUTPUT_BYTES:  # a program may print without end
+                if not relevant_lines or relevant_lines[-1] != "…":  # mark the gap between two kept lines
+                    relevant_lines.append("…")
+        return "\n".join(relevant_lines)
+    if len(text) > _MAX_OUTPUT_BYTES:  # the output of a program can be endless
         omitted["characters of output"] += len(text) - _MAX_OUTPUT_BYTES
         text = text[:_MAX_OUTPUT_BYTES]
     value = _parse_json(text)
@@ -272,7 +272,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _renumber(elf: Mapping[str, Any]) -> None:
-    """Replace device and inode numbers with small numbers, which still show which paths are the same file."""
+    """Replace device and inode numbers with small ones that still show which paths are the same file."""
     numbers: dict[tuple[int, ...], int] = {}
     for _, entry in sorted(elf.items()):
         inode = tuple(entry.get("device_inode", ()))
@@ -284,7 +284,7 @@ def _renumber(elf: Mapping[str, Any]) -> None:
 
 
 def redact(recording: Recording, redactor: Redactor) -> Recording:
-    """Return the recording with all identifiers of people and machines replaced. The redactor counts them."""
+    """Replace all identifiers of people and machines in a recording. The redactor counts them."""
     initial = recording
     redactor.learn_version(recording.platform.get("release", ""))
     for path in (*recording.files, *recording.tables.get("exists", {}), *recording.tables.get("errors", {})):
@@ -307,7 +307,7 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
 
 
 def _learn_recording(recording: Recording, redactor: Redactor) -> None:
-    """Collect the identifying values in every part of a recording in the redactor."""
+    """Let the redactor learn the identifying values in every part of a recording."""
     redactor.learn(recording.cwd)
     redactor.learn(recording.python or "")
     for name, value in sorted(recording.env.items()):
@@ -456,7 +456,7 @@ def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]
 
 
 def _rebuild_cache(content: bytes, redactor: Redactor) -> bytes:
-    """Return an ld.so.cache that is rebuilt with redacted names, whose lengths can differ.
+    """Rebuild an ld.so.cache with redacted names, whose lengths can differ from the original ones.
 
     The names of the glibc-hwcaps folders are not redacted.
     """
@@ -511,7 +511,7 @@ def _parse_hwcap_names(content: bytes, start: int) -> list[str]:
 def build_manifest(
     recording: Recording, redactor: Redactor, tool: Mapping[str, str], day: str
 ) -> dict[str, Any]:
-    """Return a summary of what was read, replaced and omitted, for a person who inspects the recording."""
+    """Return a summary of what was read, replaced and omitted, for people who inspect the recording."""
     tables = recording.tables
 
     def describe_end(entry: Mapping[str, Any]) -> str:

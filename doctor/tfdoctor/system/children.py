@@ -1,9 +1,8 @@
 """Run programs with a time limit, and kill them when tfdoctor ends.
 
 Each program runs in a new session, so that its child processes are killed with it. Its output is read from
-pipes, because there may be no writable folder. A few MiB of the output are kept, and the rest is read and
-discarded. Programs with endless output and child processes that keep a pipe open therefore cost neither
-memory nor time.
+pipes, because there may be no writable folder. The first few MiB of the output are stored, and the rest is
+discarded. Neither endless output nor a child process that holds a pipe open therefore costs memory or time.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ __all__ = [
 ]
 
 MAX_OUTPUT_BYTES = 4 << 20
-"""Bytes that are kept of each output stream."""
+"""Number of bytes of each output stream that are stored. The rest is discarded."""
 TERMINATION_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
-"""The signals that end tfdoctor and that can be handled on this platform."""
+"""The signals that end tfdoctor and that this platform can handle."""
 _POLL_S = 0.05
-"""Seconds between two tests whether a program has ended. Its pipes are no sign: another process can keep them open."""
+"""Interval for checking whether a program has ended. Another process can hold its pipes open after that."""
 _READ_BYTES = 1 << 16
 _MAX_PIPE_BYTES = 1 << 20
-"""Largest capacity of a pipe. No more bytes are read after the program has ended."""
+"""Maximum capacity of a pipe, and so of the bytes that are read after the program has ended."""
 _START_WAIT_S = 2.0
-"""Seconds that `stop` waits for a program that another thread is starting."""
+"""Time that `stop` waits for programs that other threads are starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,10 @@ class ChildResult:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[list[int]]:
-    """Delay signals that Python handles until the end of the block. Yield the list of the received signals.
+    """Delay signals that Python handles until the end of the block. Yield the list of received signals.
 
-    Otherwise a signal during Popen would leave an untracked child process. Outside the main thread this does
-    nothing, because Python handles signals in the main thread.
+    Without this, a signal during Popen could leave a child process that nobody kills. Outside the main thread this
+    does nothing, because Python handles signals in the main thread.
     """
     received: list[int] = []
     handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
@@ -87,7 +86,7 @@ def hold_signals() -> Iterator[list[int]]:
 
 
 class Children:
-    """Programs that are killed together. There are no locks, because signal handlers call `stop`."""
+    """Programs that are killed together. It uses no locks, because signal handlers call `stop`."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -193,11 +192,10 @@ def isolate(command: Sequence[str]) -> Sequence[str]:
 
 
 def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without entries that would let a child process execute files in the working directory.
+    """Return the variables without entries that let a child execute files of the working directory.
 
-    These are relative entries of PATH, and the working directory itself in LD_LIBRARY_PATH, usually an
-    accidental empty entry. A subfolder of it in LD_LIBRARY_PATH is kept, because an import may need its
-    libraries.
+    These are relative entries of PATH, and entries of LD_LIBRARY_PATH for the working directory itself, which are
+    usually empty by accident. Its subfolders stay in LD_LIBRARY_PATH, because an import may need their libraries.
     """
     env = dict(env)
     if os.name != "posix":
@@ -208,15 +206,15 @@ def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
             entry for entry in entries if entry.startswith("/") and not entry.startswith("/proc/")
         )
     if libraries := env.get("LD_LIBRARY_PATH"):
-        kept_entries = [entry for entry in re.split("[:;]", libraries) if not _is_working_folder(entry)]
-        env["LD_LIBRARY_PATH"] = ":".join(kept_entries)
-        if not kept_entries:
+        remaining_entries = [entry for entry in re.split("[:;]", libraries) if not _is_working_folder(entry)]
+        env["LD_LIBRARY_PATH"] = ":".join(remaining_entries)
+        if not remaining_entries:
             del env["LD_LIBRARY_PATH"]
     return env
 
 
 def _is_working_folder(entry: str) -> bool:
-    """Return whether a search path entry refers to the working directory, except by its absolute path."""
+    """Return whether a search path entry is the working directory, but not by its absolute path."""
     if entry.startswith("/") and not entry.startswith("/proc/"):
         return False
     return os.path.realpath(entry or ".") == os.path.realpath(".")
@@ -236,7 +234,7 @@ def stop_all() -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process group. A process that is stuck in the driver (state D) is not waited for longer than a second."""
+    """Kill a process group. Wait at most a second, because a process can be stuck in the driver (state D)."""
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -251,7 +249,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _open_output_files() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
-    """Yield two temporary files for the output on Windows, where pipes cannot be polled; elsewhere (None, None)."""
+    """Yield two files for the output on Windows, where pipes cannot be polled, and (None, None) elsewhere."""
     if hasattr(select, "poll"):
         yield None, None
         return
@@ -276,7 +274,7 @@ class _Files:
         return True
 
     def texts(self) -> list[bytes]:
-        """Return the first MAX_OUTPUT bytes of each stream."""
+        """Return the first MAX_OUTPUT_BYTES bytes of each stream."""
         for stream in self._files:
             stream.seek(0)
         return [stream.read(MAX_OUTPUT_BYTES) for stream in self._files]
@@ -286,7 +284,7 @@ class _Files:
 
 
 class _Pipes:
-    """Output that is read from pipes."""
+    """Output that is read from pipes while the program runs."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], on_output: Callable[[bytes], None] | None = None
@@ -343,7 +341,7 @@ class _Pipes:
                 remaining -= count
 
     def texts(self) -> list[bytes]:
-        """Return the first MAX_OUTPUT bytes of each stream."""
+        """Return the first MAX_OUTPUT_BYTES bytes of each stream."""
         return [bytes(buffer) for buffer in self._buffers.values()]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Find the address that the Docker client connects to: DOCKER_HOST, the current context, or the default socket."""
+"""Find the address of the Docker client's engine: DOCKER_HOST, the current context, or the default."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 
 
 def find_endpoint(system: System) -> tuple[str, str | None]:
-    """Return the address that the Docker client would connect to, and the name of the context that defines it.
+    """Return the address that the Docker client would use, and the name of the context that defines it.
 
-    The order of precedence is that of the client. The context is None if no context is used. The address is
-    "" if the context does not exist or defines no address.
+    The order of precedence is that of the client. The name is None if no context is used. The address is "" if
+    the context does not exist or defines none.
     """
     host = system.env.get("DOCKER_HOST", "")
     if host:
@@ -54,7 +54,7 @@ def get_settings_folder(system: System) -> str:
 
 
 def hash_context_name(context: str) -> str:
-    """Return the digest that names the folders of a context."""
-    import hashlib  # slow import of OpenSSL, needed only for contexts
+    """Return the SHA-256 digest that is the name of a context's folders."""
+    import hashlib  # imports OpenSSL, which is slow
 
     return hashlib.sha256(context.encode("utf-8", "replace")).hexdigest()

@@ -1,7 +1,7 @@
-"""Edit a user's text file, changing only the edited bytes.
+"""Edit a user's text file without changing anything else.
 
-Owner, mode, extended attributes and hard links are preserved. A file that has changed since it was read is
-not edited.
+The other bytes, the owner, the mode, extended attributes and hard links are preserved. A file that has changed
+since it was read is not edited.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["edit_file"]
 def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
     """Apply edits to a file whose content was `data`.
 
-    The file is replaced with an edited copy if the copy can get the same owner, mode and extended attributes
-    and the file has no other hard links. Otherwise it is overwritten in place, and a backup exists beside it
-    until that is done.
+    The file is replaced with an edited copy if it has no other hard links and the copy can get the same owner,
+    mode and extended attributes. Otherwise it is overwritten in place, and until that is done a backup exists in
+    the same folder.
 
     Raise EditError if the file has changed, is read-only, is not a regular file or cannot be written.
     """

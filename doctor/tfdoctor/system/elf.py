@@ -1,4 +1,4 @@
-"""Read the dynamic section of an ELF object, and detect the problems for which glibc's loader rejects an object.
+"""Read the dynamic section of an ELF object, and detect problems for which glibc's loader rejects it.
 
 `read_elf` checks a file in the order of glibc's `open_verify` (elf/dl-load.c), because the order decides
 whether the loader fails ("file too short") or continues in the next folder (other class or machine).
@@ -40,10 +40,7 @@ SIZE_TAG_BY_TABLE_TAG = {
     0x6FFFFFF0: None,  # DT_VERSYM
     DT_VERNEED: None,
 }
-"""Dynamic tags of the tables that the loader reads, each with the tag of the table's size in bytes.
-
-None if there is no tag for the size.
-"""
+"""Dynamic tags of the tables that the loader reads, each with the tag of the table's size in bytes, if any."""
 VER_FLG_WEAK = 2
 
 MACHINES = {
@@ -55,7 +52,7 @@ MACHINES = {
     "s390x": 22,
     "riscv64": 243,
 }
-"""ELF e_machine by machine name of `uname -m`."""
+"""The ELF field e_machine by the machine name of `uname -m`."""
 MACHINE_NAMES = {
     3: "i386",
     62: "x86-64",
@@ -71,12 +68,12 @@ MAX_DYNAMIC_BYTES = 1 << 20
 MAX_VERSION_ENTRIES = 1 << 14
 MAX_NAME_BYTES = 1 << 20
 MAX_ALL_NAMES_BYTES = 1 << 22
-"""Largest total length of all names in bytes. Many entries of a damaged table may point to one long string."""
+"""Limit for the total length of all names. Many entries of a damaged table may point to one long string."""
 MAX_OFFSET = 1 << 42
 
 
 class ElfProblem(str, enum.Enum):
-    """The reasons why the loader rejects a file. For those in `SKIPPED_PROBLEMS` it continues in the next folder."""
+    """A reason why the loader rejects a file. If it is in `SKIPPED_PROBLEMS`, the next folder is searched."""
 
     TOO_SHORT = "file too short"
     BAD_MAGIC = "invalid ELF header"
@@ -105,7 +102,7 @@ class ElfError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ElfFile:
-    """The fields of an object that the loader reads. `$ORIGIN` in a path is not expanded."""
+    """The fields of an ELF object that matter to the loader. `$ORIGIN` in a path is not expanded."""
 
     machine: int
     soname: str | None = None
@@ -120,9 +117,9 @@ class ElfFile:
     size: int = 0
     device_inode: tuple[int, int] = (0, 0)
     truncated: bool = False
-    """True if a segment reaches beyond the end of the file, but the object can be loaded without it."""
+    """Whether a segment extends beyond the end of the file, although the object can be loaded."""
     program: str = ""
-    """"executable" or "position-independent executable" for a program, which dlopen rejects; "" for a library."""
+    """"executable" or "position-independent executable" for a program, which dlopen rejects; otherwise ""."""
 
 
 def read_elf(path: str, machine: str) -> ElfFile:
@@ -194,7 +191,7 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
 
 
 def _read_at(stream: BinaryIO, offset: int, count: int) -> bytes:
-    """Return at most `count` bytes from `offset`. Empty if the offset of a damaged header is beyond any file."""
+    """Return at most `count` bytes from `offset`; b"" if the offset is too large, as in a damaged header."""
     if offset > MAX_OFFSET:
         return b""
     stream.seek(offset)
@@ -217,8 +214,8 @@ class Segment(NamedTuple):
 class _Dynamic:
     """The PT_DYNAMIC segment of an open object. Section headers are ignored, because they may be stripped.
 
-    No ELF library is used because every check depends on this code: a general library takes 20 times as long
-    for the same fields. A test in tests/system compares the two.
+    Every check uses this code, and a general ELF library takes 20 times as long for the same fields. A test in
+    tests/system compares the results.
     """
 
     def __init__(self, stream: BinaryIO, loads: list[Segment], dynamic: Segment) -> None:
@@ -244,7 +241,7 @@ class _Dynamic:
                 break
 
     def find_required_size(self) -> int:
-        """Return the file offset up to which the loader reads in every case: its tables and all relocations."""
+        """Return the end of the tables and relocations that the loader always reads, as a file offset."""
         end = 0
         for tag, size_tag in SIZE_TAG_BY_TABLE_TAG.items():
             address = self._find_value(tag)
@@ -255,7 +252,7 @@ class _Dynamic:
         return end
 
     def fill_fields(self, elf: ElfFile) -> ElfFile:
-        """Return `elf` with the fields of this segment set."""
+        """Return a copy of `elf` with the fields from this segment."""
         soname, rpath, runpath = (self._find_value(tag) for tag in (DT_SONAME, DT_RPATH, DT_RUNPATH))
         if (self._find_value(DT_FLAGS_1) or 0) & DF_1_PIE:
             elf = replace(elf, program="position-independent executable")
@@ -271,7 +268,7 @@ class _Dynamic:
         )
 
     def _find_value(self, target_tag: int) -> int | None:
-        """Return the value of the first entry with a tag; None if there is none."""
+        """Return the value of the first entry with this tag; None if there is none."""
         return next((value for tag, value in self._entries if tag == target_tag), None)
 
     def _get_offset(self, address: int) -> int:
@@ -282,7 +279,7 @@ class _Dynamic:
         raise ElfError(ElfProblem.MALFORMED, f"address {address:#x} is in no segment")
 
     def _read_string(self, index: int) -> str:
-        """Return the name at an index of the string table. Raise ElfError if the total length is too large."""
+        """Return the name at an index of the string table. Raise ElfError if all names together are too long."""
         content = _read_at(self._stream, self._strings + index, 256)
         if b"\0" not in content:  # a RUNPATH can be 20 KB long
             content = _read_at(self._stream, self._strings + index, MAX_NAME_BYTES)

@@ -1,9 +1,8 @@
-"""Test connections to other machines in the way TensorFlow's gRPC connects, up to the start of HTTP/2.
+"""Test connections to other machines as TensorFlow's gRPC opens them, up to the start of HTTP/2.
 
-A test opens a TCP connection and sends the HTTP/2 preface with an empty SETTINGS frame (RFC 9113, 3.4). It then
-reads the first frame of the response, which is SETTINGS from a gRPC server, and closes the connection. Other
-plain HTTP/2 servers cannot be distinguished. The grpcio package could not detect more, and is a heavy
-dependency.
+A test opens a TCP connection and sends the HTTP/2 preface with an empty SETTINGS frame (RFC 9113, 3.4). A gRPC
+server responds with a SETTINGS frame, and the test closes the connection. Other HTTP/2 servers without TLS respond
+in the same way. The grpcio package is a heavy dependency and could not detect more.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ __all__ = ["probe_server", "probe_servers"]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """The HTTP/2 client preface and a SETTINGS frame of length 0."""
 FRAME_HEADER_BYTES = 9
-"""Bytes of a frame header: three for the length, one for the type, one for the flags, four for the stream."""
+"""Size of a frame header: three bytes for the length, one for the type, one for flags, four for the stream."""
 SETTINGS_FRAME_TYPE = 4
 """The frame type of SETTINGS."""
 MAX_CONNECTIONS = 64
-"""Connections that are tested at the same time."""
+"""Limit for the connections that are tested at the same time."""
 MAX_ADDRESSES = 8
-"""Number of addresses of a host name that are tried."""
+"""Limit for the addresses of a host name that are tried."""
 
 
 def probe_server(host: str, port: int, seconds: float) -> ConnectionResult:
-    """Test whether a gRPC server responds at an address within `seconds`, not counting the name resolution.
+    """Test whether a gRPC server responds within `seconds`, which do not include the name resolution.
 
-    Never raise OSError.
+    Errors become part of the result and are not raised.
     """
     try:
         address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -82,7 +81,7 @@ def _connect(family: int, address: object, seconds: float) -> ConnectionResult:
 
 
 def _make_failure(error: OSError) -> ConnectionResult:
-    """Return the result for an error of `connect`."""
+    """Return the result that corresponds to an error of `socket.connect`."""
     if isinstance(error, TimeoutError):
         return ConnectionResult(False, "timeout")
     if error.errno == errno.ECONNREFUSED:
@@ -128,7 +127,7 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> ConnectionR
 def probe_servers(
     addresses: Sequence[tuple[str, int]], *, seconds: float, total: float
 ) -> list[ConnectionResult]:
-    """Return the result of `reach` for each address. The addresses are tested in parallel.
+    """Return the result of `probe_server` for each address. The addresses are tested in parallel.
 
     `seconds` is the time limit for one address, and `total` is the limit for all. The result of an address that
     is not finished by then is unknown.

@@ -1,4 +1,4 @@
-"""Collect the names of the user and the machine, only so that `capture` can redact them."""
+"""Collect the names of the user and the machine, which are only used to redact them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USER_VARIABLES = (
     "PBS_O_LOGNAME",
     "LSFUSER",
 )
-"""Variables that contain the user's name."""
+"""Variables that contain user names."""
 HOST_VARIABLES = (
     "HOSTNAME", "HOST", "COMPUTERNAME", "USERDOMAIN", "USERDNSDOMAIN", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST",
     "SLURM_TOPOLOGY_ADDR", "SLURM_CLUSTER_NAME", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_O_HOST", "LSB_HOSTS",
@@ -44,10 +44,9 @@ _LIST_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 def make_redactor(env: Mapping[str, str], *, local: bool) -> Redactor:
-    """Return a redactor for the users, hosts and secrets in the environment.
+    """Return a redactor for the users, hosts and secrets in the environment variables `env`.
 
-    If `local` is true, it also redacts the names of this machine and its user. The variables are only used
-    for redaction and are not added to a recording.
+    If `local` is true, it also redacts the names of this machine and of the current user.
     """
     users = [env[name] for name in USER_VARIABLES if env.get(name)]
     home = env.get("HOME") or env.get("USERPROFILE") or ""

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 _RETRY_S = 2.0
-"""Seconds to wait until other threads close files, before the lack of descriptors is reported."""
+"""Time to wait for other threads to close files, before the lack of descriptors is reported."""
 _MIN_ADDRESS_SPACE = 512 << 20
-"""Required bytes of address space. With less, a thread may fail to start, and `threading` would wait for it forever."""
+"""Required address space. With less, a thread may fail to start, and `threading` would wait for it forever."""
 
 
 def _retry_when_out_of_files(operation: Callable[[], T]) -> T:
-    """Return the result of `operation`. If the limit of open files is reached, retry for a while.
+    """Return the result of `operation`. If too many files are open, retry it for `_RETRY_S`.
 
-    Raise Error if the limit is still reached after `_RETRY_S`, because that error says nothing about the machine.
+    Raise Error if that does not help, because a lack of descriptors must not look like a fact about the machine.
     """
     deadline = time.monotonic() + _RETRY_S
     while True:
@@ -61,7 +61,7 @@ def _check_address_space() -> None:
 
 
 def _get_start_variables() -> dict[str, str]:
-    """Return the environment that this process was started with. Empty if it cannot be read."""
+    """Return the environment variables that this process was started with; {} if they cannot be read."""
     try:
         raw = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -71,10 +71,10 @@ def _get_start_variables() -> dict[str, str]:
 
 
 def get_process_variables() -> dict[str, str]:
-    """Return the variables that are in effect in this process.
+    """Return the environment variables that are in effect in this process.
 
-    These are the current variables, except for LD_LIBRARY_PATH and LD_PRELOAD, which the loader read at the
-    start.
+    These are the current ones, except that LD_LIBRARY_PATH and LD_PRELOAD are those from the start of the process,
+    when the loader read them.
     """
     env, start_variables = dict(os.environ), _get_start_variables()
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if start_variables else ():
@@ -85,9 +85,9 @@ def get_process_variables() -> dict[str, str]:
 
 
 def _find_start_changes() -> dict[str, tuple[str | None, str | None]]:
-    """Return (value before, value after) of each variable that this Python's startup changed.
+    """Return (value before, value after) of each variable that sitecustomize or a .pth file changed.
 
-    sitecustomize and .pth files can change variables. Empty if the initial environment cannot be read.
+    Return {} if the initial environment cannot be read.
     """
     start_variables = _get_start_variables()
     names = start_variables.keys() | os.environ.keys() if start_variables else set()
@@ -104,8 +104,8 @@ _START_CHANGES = _find_start_changes()
 def get_original_variables() -> dict[str, str]:
     """Return the current variables without the changes that this Python's startup made.
 
-    tfdoctor is often installed in the same environment that it checks, and the startup of that environment makes
-    its changes again in every child process.
+    tfdoctor is often installed in the environment that it checks, whose startup makes the same changes again in
+    every child process.
     """
     env = dict(os.environ)
     for line in env.pop("TFDOCTOR_LOADER", "").splitlines():  # `__main__` removed these for tfdoctor itself
@@ -122,7 +122,7 @@ def get_original_variables() -> dict[str, str]:
 
 
 class BackgroundCommand:
-    """A command that runs in a separate thread, and whose result is requested later."""
+    """A command that runs in a background thread. `result` waits for it to end."""
 
     def __init__(self, work: Callable[[], CommandResult]) -> None:
         self._work = work
@@ -278,7 +278,7 @@ class LiveSystem:
         env: Mapping[str, str] | None = None,
         unset: Sequence[str] = (),
     ) -> CommandResult:
-        """Run a command as `run` does. `on_output` gets all of its standard output as it arrives, without a limit."""
+        """Run a command as `run` does. `on_output` gets all of its standard output, as it arrives."""
         return self._run(argv, timeout, env, unset, on_output)
 
     def _run(

@@ -22,10 +22,9 @@ QUIET_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 
 
 def get_quiet_variables(system: System) -> dict[str, str]:
-    """Return variables that keep a Python from writing files and from importing modules of the working directory.
+    """Return variables that keep Python from writing files and from importing from the working directory.
 
-    Empty and relative entries of PYTHONPATH are removed, because they refer to the working directory or a
-    folder below it.
+    Empty and relative entries of PYTHONPATH are removed, because they depend on the working directory.
     """
     path = system.env.get("PYTHONPATH", "")
     absolute_entries = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
@@ -48,8 +47,8 @@ def run_payload(
 ) -> tuple[dict[str, Any], CommandResult]:
     """Run payload/<name>.py, and return the merged objects of its lines and the result of the command.
 
-    The objects are {} if there are no valid lines. `variant` distinguishes several runs of one payload in a
-    recording. `flags` are options of the interpreter.
+    The first is {} if no line is valid. `variant` distinguishes several runs of one payload in a recording.
+    `flags` are options of the interpreter.
     """
     result = system.run(
         _make_command(python, name, args, flags),
@@ -62,7 +61,7 @@ def run_payload(
 
 
 class PayloadDecoder:
-    """A decoder of a payload's output. It calls `told` with each object as it arrives, and skips invalid lines."""
+    """A decoder of a payload's output that calls `on_object` with the object of each valid line."""
 
     def __init__(self, on_object: Callable[[dict[str, Any]], None]) -> None:
         self._on_object = on_object
@@ -120,7 +119,7 @@ def _make_command(python: str, name: str, args: Sequence[str], flags: Sequence[s
 def list_payload_files(path: Path) -> list[Path]:
     """Return a payload script NAME.py and the modules NAME_*.py that it imports from its folder.
 
-    Empty if the path is not a payload script.
+    Return [] if the path is not in the payload folder.
     """
     if path.parent != _FOLDER:
         return []

@@ -1,4 +1,4 @@
-"""Read a recorded machine from a folder or .tar.gz, which `tfdoctor capture` or the author of a test wrote.
+"""Read a recorded machine from a folder or .tar.gz, which `tfdoctor capture` or a test's author wrote.
 
     host.json     {"schema_version": 1, "platform": {...}, "cwd": "/", "env": {...},
                    "commands": {"nvidia-smi -q -x": {"returncode": 0, "stdout": "...", "stderr": ""}},
@@ -9,9 +9,8 @@
     root/…        the files that were read, at their paths; short texts may be in "files" instead
     output/…      the output of commands, if an entry names it in "stdout_file"
 
-Everything except "schema_version" is optional, and everything that is absent counts as not found. A test needs
-no more than a file under root/ or one entry of host.json. A capture also contains exact responses, which take
-precedence:
+Everything except "schema_version" is optional, and whatever is absent counts as not found, so a recording for a
+test can be very small. A capture also contains exact responses, which take precedence:
 
     exists, folders   path: true or false
     listings          path: the names in the folder
@@ -117,11 +116,11 @@ TABLES: dict[str, Callable[[Any], bool]] = {
     "commands": _is_command,
     "errors": _is_error,
 }
-"""The tables of host.json, each with the predicate that accepts a valid value."""
+"""The tables of host.json, each with the function that returns whether a value is valid."""
 
 
 def _parse_host_json(raw: bytes, name: str) -> dict[str, Any]:
-    """Return the validated content of host.json, so that later reads raise no unexpected exceptions.
+    """Parse and validate host.json, so that later reads raise no unexpected exceptions.
 
     Raise UsageError if it is invalid.
     """
@@ -336,7 +335,7 @@ class RecordedSystem:
         """Do nothing: a recording runs no programs."""
 
     def _get_output(self, entry: Mapping[str, Any], stream: str) -> str:
-        """Return a recorded stream: the content of its file, or else the text or serialized JSON in the entry.
+        """Return a recorded output stream, from its file or else from the entry itself, as text or JSON.
 
         Raise FileNotFoundError if the file is missing.
         """
@@ -355,7 +354,7 @@ def normalize_path(path: str) -> str:
 
 
 def _list_parents(path: str) -> list[str]:
-    """Return the parent folders of a path, the nearest first."""
+    """Return all parent folders of a path, the nearest first."""
     parents = []
     while path not in ("/", ""):
         path = posixpath.dirname(path)

@@ -1,7 +1,7 @@
 """Record every request to a system and its response, for `tfdoctor capture`.
 
-Failures such as "does not exist" and "permission denied" are recorded, too, so that the recording gives the same
-responses to the same requests. The value of a variable is recorded only if it was requested.
+Errors such as "does not exist" and "permission denied" are recorded, too, so that the recording responds in the
+same way. The value of an environment variable is recorded only if it was requested.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 PRESENT = "set"
-"""Placeholder for the value of a variable that was tested for presence, but not read."""
+"""Placeholder for the value of a variable whose presence was tested, but whose value was not read."""
 
 
 class _WatchedEnvironment(Mapping[str, str]):
-    """An environment that remembers the variables that are read or tested by name. Iteration is not remembered."""
+    """An environment that records which variables are read or tested by name. Iteration does not count."""
 
     def __init__(self, inner: Mapping[str, str]) -> None:
         self._inner = inner
@@ -199,8 +199,8 @@ class RecordingSystem:
     def get_recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
         """Return everything that was recorded so far.
 
-        The variables are those that were read by name and those that `env_names` accepts. A variable that was
-        only tested has the value `PRESENT`.
+        It has the variables that were read by name and those that `env_names` accepts. A variable that was only
+        tested has the value `PRESENT`.
         """
         with self._lock:
             tables = {name: dict(table) for name, table in self._tables.items()}

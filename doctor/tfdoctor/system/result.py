@@ -1,4 +1,4 @@
-"""The result of a command."""
+"""Define the result of a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Failure(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The output of a command (at most a few MiB) and how it ended."""
+    """The output of a command, at most a few MiB, and how the command ended."""
 
     argv: tuple[str, ...]
     returncode: int | None
@@ -38,11 +38,11 @@ class CommandResult:
 
     @property
     def command(self) -> str:
-        """The arguments joined by spaces, unquoted: for evidence, not for a shell."""
+        """The arguments joined by spaces. They are not quoted, so use this only for display."""
         return " ".join(self.argv)
 
     def describe_end(self) -> str:
-        """Describe how the command ended, in words such as "exited with status 9" or "did not answer within 5 s"."""
+        """Describe how the command ended, such as "exited with status 9" or "did not answer within 5 s"."""
         if self.failure is Failure.TIMEOUT:
             return f"did not answer within {self.seconds:.0f} s"
         if self.failure is not None:

@@ -1,8 +1,8 @@
 """Handle termination signals.
 
-A termination signal is handled like Ctrl-C. Every program that tfdoctor started is killed, and an exception is
+A termination signal is handled like Ctrl-C. All programs that tfdoctor started are killed, and an exception is
 raised so that the code can clean up. Finally the process ends itself with the same signal, so that its parent
-sees the signal.
+can see it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class TerminationError(KeyboardInterrupt):
-    """A termination signal other than Ctrl-C. It is a KeyboardInterrupt, so that the same code cleans up after both."""
+    """A termination signal other than Ctrl-C. It is a KeyboardInterrupt, so that the same code cleans up."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -57,11 +57,11 @@ def handle_termination_signals() -> Iterator[list[int]]:
     report = sys.unraisablehook
 
     def report_others(dropped: sys.UnraisableHookArgs) -> None:
-        """Report an exception that CPython dropped, unless a received signal raised it."""
+        """Report an exception that CPython dropped, unless a signal caused it."""
         if not (_received and isinstance(dropped.exc_value, KeyboardInterrupt)):
             report(dropped)
 
-    # CPython prints a traceback of a dropped exception, but `_raise_dropped` raises a signal's exception again.
+    # CPython prints the traceback of a dropped exception. That of a signal is raised again by `_raise_dropped`.
     sys.unraisablehook = report_others
     try:
         with _use_handler(_end_command):
@@ -78,11 +78,10 @@ def _end_command(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def stop_on_signal(system: Stoppable) -> Iterator[None]:
-    """Kill the programs of `system` and every other program on a termination signal, and leave the block.
+    """On a termination signal, stop `system`, kill all programs of tfdoctor, and leave the block.
 
-    CPython drops a KeyboardInterrupt that is raised in one of its callbacks. Such a Ctrl-C would be lost, and
-    the probes would run to their time limits. It is therefore raised again at the start and at the end of the
-    block.
+    CPython drops a KeyboardInterrupt in some callbacks. Such a Ctrl-C would be lost, and the probes would run to
+    their time limits. It is therefore raised again at the start and at the end of the block.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -111,7 +110,7 @@ def _raise_exception(number: int, frame: FrameType | None) -> None:
 def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iterator[None]:
     """Install a handler for the termination signals, except for ignored ones.
 
-    A signal is ignored under `nohup`, for example, or in a background process.
+    Signals are ignored under `nohup` and in background processes, for example.
     """
     previous_handlers = {}
     if threading.current_thread() is threading.main_thread():
@@ -132,7 +131,7 @@ def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iter
 
 @contextlib.contextmanager
 def use_default_signals() -> Iterator[None]:
-    """Use the default behaviour of signals: Ctrl-C raises KeyboardInterrupt, and the others end the process."""
+    """Use the default signal handlers: Ctrl-C raises KeyboardInterrupt, and the others end the process."""
     with _use_handler(signal.SIG_DFL):
         if threading.current_thread() is threading.main_thread() and (
             signal.getsignal(signal.SIGINT) is signal.SIG_DFL
@@ -142,7 +141,7 @@ def use_default_signals() -> Iterator[None]:
 
 
 def end_with_signal(number: int) -> NoReturn:
-    """End the process with a signal, so that its parent sees the signal. No core dump is written."""
+    """End the process with a signal, so that its parent can see it, and without a core dump."""
     with contextlib.suppress(Exception):
         sys.stderr.flush()
     with contextlib.suppress(ImportError, OSError, ValueError):

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Largest size of a source file in bytes."""
+"""Limit for the size of a source file."""
 _BLOCK_BYTES = 1 << 20
 _MAX_WORD_BYTES = 60
 _CAPITAL_WORD = re.compile(rb"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{4,59}(?![A-Za-z0-9_])")
@@ -76,18 +76,15 @@ def read_first_line(path: Path) -> str:
 
 
 def read_source(path: Path, *, python: bool) -> str:
-    """Return the text of a file.
-
-    `python` says whether it is Python source. Raise ValueError with the reason if it cannot be read as text.
-    """
+    """Return a file's text, as `load_source` decodes it. Raise ValueError if it cannot be read as text."""
     return load_source(path, python=python).text
 
 
 def load_source(path: Path, *, python: bool) -> Source:
-    """Return the content of a text file, decoded.
+    """Return the decoded content of a text file.
 
-    If `python` is true, the encoding is the one that the file declares. Raise ValueError with the reason if the
-    file cannot be read, is larger than MAX_FILE_BYTES or is not text.
+    If `python` is true, the file can declare its encoding, as Python source does. Raise ValueError with the reason
+    if the file cannot be read, is larger than MAX_FILE_BYTES or is not text.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -114,18 +111,18 @@ def load_source(path: Path, *, python: bool) -> Source:
 
 
 def iter_capital_words(path: Path) -> Iterator[str]:
-    """Yield the words of capital letters in a file of any size, encoding or kind, such as names of variables.
+    """Yield the words of capital letters in a file, such as names of environment variables.
 
-    Raise OSError if the file cannot be read.
+    The file can have any size and encoding, and can be binary. Raise OSError if it cannot be read.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         return
-    rest = b""
+    tail = b""
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
-            data = rest + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
+            data = tail + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
             yield from (word.decode("ascii") for word in _CAPITAL_WORD.findall(data))
-            rest = data[-_MAX_WORD_BYTES:]
+            tail = data[-_MAX_WORD_BYTES:]
 
 
 def _decode(data: bytes, codec: str, mark: bytes) -> Source:

@@ -1,9 +1,9 @@
 """Find the undefined symbols of an object that no other object in the process defines.
 
-TensorFlow calls `dlopen(…, RTLD_NOW)`, which fails with "undefined symbol: …" at the first of them. An example
-is a libcusparse that is loaded with an older libnvJitLink of the same soname. The tables are located through the
-dynamic section and searched through DT_GNU_HASH (or DT_HASH) in a memory map, so that a library of one gigabyte
-costs no more than a small one.
+TensorFlow calls `dlopen(…, RTLD_NOW)`, which fails with "undefined symbol: …" at the first of them, for example
+if libcusparse is loaded with an older libnvJitLink of the same soname. The dynamic section locates the tables, and
+DT_GNU_HASH or DT_HASH finds a name in them. The file is memory-mapped, so a library of one gigabyte costs no more
+than a small one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
 MAX_NAME_BYTES = 4096
-"""Largest length of a symbol name in bytes."""
+"""Limit for the length of a symbol name."""
 MAX_ALL_NAMES_BYTES = 1 << 25
-"""Largest total length of the undefined symbol names of an object in bytes."""
+"""Limit for the total length of the undefined symbol names of an object."""
 MAX_STEPS = 1 << 19
-"""Largest number of hash chain links that are followed in an object. Real objects need a handful per name."""
+"""Limit for the hash chain links that are followed in an object. Real objects need a handful per name."""
 
 
 class SymbolTable:
     """The dynamic symbol table of an object, as a context manager.
 
-    The constructor and the methods raise OSError, ValueError, OverflowError or struct.error if the file
-    cannot be read.
+    The constructor and the methods raise OSError, ValueError, OverflowError or struct.error if the file cannot be
+    read or is damaged.
     """
 
     def __init__(self, path: str) -> None:
@@ -85,12 +85,12 @@ class SymbolTable:
         return self._map[start : end if end >= 0 else start]
 
     def iter_undefined(self) -> Iterator[bytes]:
-        """Yield the names of the strong undefined symbols. Raise ValueError if their total length is too large."""
+        """Yield the names of the strong undefined symbols. Raise ValueError if all together are too long."""
         if self._symbols_offset is None or self._strings_offset is None:
             return
         if (
             self._gnu_hash_offset is not None
-        ):  # the undefined symbols are not hashed, and unhashed symbols come first
+        ):  # undefined symbols are not hashed, so they come before the first hashed symbol
             count = struct.unpack_from("<I", self._map, self._gnu_hash_offset + 4)[0]
         elif self._sysv_hash_offset is not None:
             count = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 4)[0]
@@ -135,7 +135,7 @@ class SymbolTable:
         return missing
 
     def _defines(self, index: int, name: bytes) -> bool:
-        """Return whether the symbol at an index has this name and is a global, weak or unique definition."""
+        """Return whether the symbol at an index is a global, weak or unique definition of `name`."""
         name_offset, info, _, section, _, _ = SYM64.unpack_from(
             self._map, (self._symbols_offset or 0) + index * SYM64.size
         )
@@ -145,7 +145,7 @@ class SymbolTable:
         return bool(is_same_name and section != SHN_UNDEF and info >> 4 in (STB_GLOBAL, STB_WEAK, 10))
 
     def _count_step(self) -> None:
-        """Count one hash chain link. Raise ValueError after MAX_STEPS links, because a damaged chain can be endless."""
+        """Count a hash chain link. Raise ValueError after MAX_STEPS, because a damaged chain can be endless."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise ValueError("hash chains too long")
@@ -196,7 +196,7 @@ def gnu_hash(name: bytes) -> int:
 def find_unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
     """Return the strong undefined symbols of the object at `path` that no object at `providers` defines.
 
-    Empty if a table cannot be parsed. Raise OSError if a file cannot be opened.
+    Return () if a table cannot be parsed. Raise OSError if a file cannot be opened.
     """
     try:
         with SymbolTable(path) as symbols:

@@ -1,7 +1,7 @@
 """Write the files that a user names on the command line, either completely or not at all.
 
-A regular file is replaced only with --force. Pipes, terminals and devices are written to directly. All other
-targets are refused, including symbolic links.
+A regular file is replaced only with --force. Pipes and character devices are written to directly. All other
+targets, such as symbolic links, are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["append_line", "check_file", "make_scratch_folder", "place_file", "wr
 
 SCRATCH_PREFIX = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
-"""Seconds to wait for a program to open a pipe for reading."""
+"""Time to wait for a program to open a pipe for reading."""
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
 _STANDARD_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
@@ -39,8 +39,8 @@ def check_file(
 ) -> None:
     """Check that a file can be written to `target`.
 
-    `reads` are the files and folders that the command reads. Neither they nor files in these folders are
-    replaced, even with --force; None is ignored.
+    `reads` are the files and folders that the command reads. They and the files in these folders are not replaced,
+    even with --force. None in `reads` is ignored.
 
     Raise UsageError if the target is invalid, or Error if this user may not write there.
     """
@@ -135,7 +135,7 @@ def _get_kind(path: Path, option: str) -> str:
 
 
 def _open_stream(target: Path) -> int:
-    """Open a device, or a pipe as soon as a program reads it. Return the descriptor.
+    """Open a device, or a pipe as soon as a program reads from it. Return the descriptor.
 
     Raise OSError if no program reads the pipe within PIPE_TIMEOUT_S.
     """
@@ -164,7 +164,7 @@ def _replace_file(target: Path, content: bytes, *, force: bool) -> None:
     try:
         place_file(target, content, force=force)
     except OSError as error:
-        # A mount point and a file in a read-only folder cannot be replaced, but overwritten.
+        # A mount point, or a file in a read-only folder, can be overwritten but not replaced.
         if not (
             force
             and error.errno in _CANNOT_REPLACE_ERRORS
@@ -193,7 +193,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
     def move_into_place(temporary: Path) -> None:
         if not force:
             with contextlib.suppress(OSError):  # some file systems have no hard links
-                # This raises FileExistsError if the file has appeared meanwhile. The check below reports it.
+                # If the file exists by now, this raises FileExistsError, and the check below reports it.
                 os.link(temporary, target)
                 return
             if os.path.lexists(target):
@@ -204,7 +204,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
 
 
 def append_line(target: Path, text: str) -> None:
-    """Append a line to a regular file. The file is created if necessary, and symbolic links are not followed.
+    """Append a line to a regular file, which is created if necessary. Symbolic links are not followed.
 
     Raise OSError if it is not a regular file or cannot be written.
     """
@@ -219,9 +219,9 @@ def append_line(target: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def make_scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder, and remove the folders of this user's earlier processes that were killed.
+    """Yield a temporary folder, and first remove the leftover folders of this user's killed processes.
 
-    A process locks its folder while it runs, so the folders of killed processes are not locked.
+    A process locks its folder while it runs, so an unlocked folder is a leftover.
     """
     try:
         import fcntl
@@ -247,8 +247,8 @@ def make_scratch_folder() -> Iterator[Path]:
             os.close(handle)
 
 
-def write_atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:
-    """Call `make` to create a temporary path beside the target, then `place` to move it to the target.
+def write_atomically(target: Path, make: Callable[[Path], None], move_into_place: Callable[[Path], None]) -> None:
+    """Call `make` to create a temporary path beside the target, then `move_into_place`.
 
     The temporary file or folder is removed in every case, for example after Ctrl-C or if the disk is full.
     """
@@ -257,4 +257,4 @@ def write_atomically(target: Path, make: Callable[[Path], None], place: Callable
     ) as folder:
         temporary = Path(folder, "bundle")
         make(temporary)
-        place(temporary)
+        move_into_place(temporary)

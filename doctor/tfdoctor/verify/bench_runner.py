@@ -1,4 +1,4 @@
-"""Benchmark the TensorFlow of a Python on this machine, and sample the state of the GPUs meanwhile."""
+"""Benchmark the TensorFlow of a Python on this machine, and sample the state of its GPUs meanwhile."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["PROBE_TIMEOUT_S", "BenchRequest", "Timing", "bench_python", "list_li
 
 PROBE_TIMEOUT_S = 30.0
 SETUP_TIMEOUT_S = 300.0
-"""Seconds in addition to the requested time, for importing TensorFlow, building graphs and the last measurement."""
+"""Time in addition to the requested time, for importing TensorFlow, building graphs and the last measurement."""
 WATCH_INTERVAL_S = 3.0
-"""Seconds between two samples of the GPUs. nvidia-smi takes little processor time."""
+"""Interval between two samples of the GPUs. nvidia-smi takes little processor time."""
 MAX_KEPT_LINES = 20_000
-"""Largest number of payload lines that are kept."""
+"""Limit for the payload lines that are stored."""
 
 
 class _Conditions(TypedDict):
@@ -54,10 +54,10 @@ class BenchRequest:
 
     seconds: float = 60.0
     devices: tuple[str, ...] = ()
-    """Names of the devices. Empty means the CPU and each GPU."""
+    """Names of the devices; () means the CPU and each GPU."""
     workloads: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    """Data types. Empty means float32 and, on each GPU, the other types that it supports."""
+    """Data types; () means float32 and, on each GPU, the other types that it supports."""
     sizes: tuple[int, ...] = ()
     xla: bool = False
 
@@ -68,7 +68,7 @@ class BenchRequest:
 
     @property
     def conditions(self) -> _Conditions:
-        """The timeout and the changes of the environment for the TensorFlow process."""
+        """The time limit and the changed environment variables for the TensorFlow process."""
         return {
             "timeout": self.seconds + SETUP_TIMEOUT_S,
             "env": {} if self.uses_gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
@@ -79,8 +79,8 @@ class BenchRequest:
     def as_json(self, *, shortly: bool = False) -> str:
         """Return the request for the payload.
 
-        With `shortly`, the payload prints each timing at most twice instead of after every round, because its output
-        arrives only at the end.
+        If `shortly` is true, the payload does not print each timing after every round, because its output arrives
+        only at the end.
         """
         bench = {
             "shortly": shortly,
@@ -96,18 +96,18 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The measurements, and what is known about the GPUs."""
+    """The measurements of a benchmark, and facts about the GPUs."""
 
     target: str
     measured: Measured
     expected_speeds: dict[str, dict[str, float]]
-    """Expected GFLOP/s by data type for each GPU, by the name of the GPU."""
+    """Expected GFLOP/s by the name of the GPU and the data type."""
     is_simulated: bool = False
-    """Whether the GPUs are simulated by a software GPU or a stand-in driver."""
+    """Whether a software GPU or a stand-in driver simulates the GPUs."""
     check_command: str = "tfdoctor check"
-    """Command that finds out what is wrong with this TensorFlow."""
+    """The tfdoctor command that examines this TensorFlow."""
     interrupted: BaseException | None = None
-    """The exception of the signal that ended the run early; None if there was none. Earlier results are kept."""
+    """The exception of the signal that ended the benchmark early, with the results so far; None if there was none."""
 
 
 def bench_python(
@@ -120,16 +120,16 @@ def bench_python(
 ) -> Timing:
     """Run the requested benchmark with a Python on this machine. Raise UsageError if no Python is found.
 
-    `on_line` is called with each line of the payload as it arrives.
+    `on_line` is called with the object of each payload line as it arrives.
     """
     facts = collect_facts(system, compat, python=python, timeout=PROBE_TIMEOUT_S)
     interpreter = value_of(facts.python)
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
 
-    def run(keep: OnLine) -> CommandResult:
+    def run(on_object: OnLine) -> CommandResult:
         return follow_payload(
-            system, interpreter.executable, "stages", [request.as_json()], keep, **request.conditions
+            system, interpreter.executable, "stages", [request.as_json()], on_object, **request.conditions
         )
 
     check_command = format_check_command(build_target(facts, compat))
@@ -161,35 +161,35 @@ def run_bench(
 ) -> Timing:
     """Run the benchmark with `run`, and sample the GPUs of `watched` meanwhile.
 
-    `on_line` is called with each line of the payload. `watched` is the machine that has the GPUs; None if they cannot
-    be sampled. `check_command` is the command that finds out what is wrong with this TensorFlow.
+    `run` starts the payload, and calls its argument with the object of each line. `on_line` is called with the same
+    objects. `watched` is the machine that has the GPUs; None if they cannot be sampled.
     """
     peaks = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
     is_simulated = cuda is not None and (cuda.software or cuda.stand_in)
     parts: list[dict[str, Any]] = []
 
-    def keep(part: dict[str, Any]) -> None:
+    def store_part(part: dict[str, Any]) -> None:
         if len(parts) < MAX_KEPT_LINES:
             parts.append(part)
         on_line(part)
 
     sampler = _GpuSampler(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
-    stopped = ""
-    pairs: dict[tuple[str, str], str] = {}
-    peers: dict[tuple[str, str], bool] = {}
+    end_description = ""
+    link_codes: dict[tuple[str, str], str] = {}
+    peer_access: dict[tuple[str, str], bool] = {}
     if sampler is not None and watched is not None and request.uses_gpus and find_tensorflow_names(facts):
-        pairs, peers = read_interconnects(watched, facts), read_peer_access(watched, facts)
+        link_codes, peer_access = read_interconnects(watched, facts), read_peer_access(watched, facts)
         sampler.start()
     try:
         with stop_on_signal(system):
-            result = run(keep)
-        stopped = _describe_end(result, parts)
+            result = run(store_part)
+        end_description = _describe_end(result, parts)
     except KeyboardInterrupt as signal:
-        interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
+        interrupted, end_description = signal, "It was interrupted; what was timed by then is shown."
         if not parse_lines(parts).any_timed:
-            stopped = "It was interrupted before anything was timed."
+            end_description = "It was interrupted before anything was timed."
     finally:
         if sampler is not None:
             sampler.over.set()
@@ -200,8 +200,8 @@ def run_bench(
         replace(
             measured,
             watched=samples,
-            stopped=stopped,
-            links=list_links(samples, pairs, peers, facts, compat.cards),
+            stopped=end_description,
+            links=list_links(samples, link_codes, peer_access, facts, compat.cards),
             interrupted=interrupted is not None,
             asked=bool(request.devices),
         ),
@@ -213,7 +213,7 @@ def run_bench(
 
 
 LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
-"""The kind of connection between two GPUs, by nvidia-smi's topology code."""
+"""The kind of connection between two GPUs, by the code in nvidia-smi's topology matrix."""
 
 
 def list_links(
@@ -225,8 +225,8 @@ def list_links(
 ) -> tuple[Interconnect, ...]:
     """Return the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
 
-    `samples` are the samples of the GPUs. `pairs` has the nvidia-smi code of the link between two devices. `peers` says
-    whether one device can access the memory of the other.
+    `pairs` has the code of the link between two devices in nvidia-smi's topology matrix. `peers` says whether one device
+    can access the memory of the other.
     """
     cuda = value_of(facts.driver.cuda)
     capability = {
@@ -256,30 +256,30 @@ def list_links(
 def _describe_end(result: CommandResult, parts: list[dict[str, Any]]) -> str:
     if any(part.get("end") for part in parts):
         return ""
-    kept_note = "; what was timed by then is shown" if parse_lines(parts).any_timed else ""
+    results_note = "; what was timed by then is shown" if parse_lines(parts).any_timed else ""
     if result.failure is Failure.TIMEOUT:
-        return f"TensorFlow did not end in time and was stopped{kept_note}."
+        return f"TensorFlow did not end in time and was stopped{results_note}."
     if result.returncode is not None and result.returncode < 0:
-        return f"Signal {-result.returncode} ended TensorFlow{kept_note}."
+        return f"Signal {-result.returncode} ended TensorFlow{results_note}."
     last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "")
     last_line = f" Its last line: {clean_line(last, limit=300)}" if last else ""
-    return f"TensorFlow ended before its time{kept_note}.{last_line}"
+    return f"TensorFlow ended before its time{results_note}.{last_line}"
 
 
 class _GpuSampler(threading.Thread):
-    """Thread that samples nvidia-smi while TensorFlow computes."""
+    """A thread that samples the GPUs with nvidia-smi while TensorFlow computes."""
 
     def __init__(self, system: System, facts: Facts) -> None:
         super().__init__(name="watch", daemon=True)
         self.over = threading.Event()
         self._system = system
         self._devices = find_tensorflow_names(facts)
-        # The processes that compute before the benchmark starts belong to others.
+        # Processes that computed on the GPUs before the benchmark started, by PCI bus ID and process ID.
         self._earlier_processes: dict[str, dict[int | None, str]] = {}
         self._samples: dict[str, Watched] = {}
 
     def start(self) -> None:
-        """Record the processes that already compute on the GPUs, then start to sample."""
+        """Record the other processes that compute on the GPUs, and start to sample."""
         for bus, gpu in read_gpus(self._system).items():
             computing = (p for p in gpu.processes if p.kind != "G")  # "G" is a graphics process
             self._earlier_processes[bus] = {
@@ -294,14 +294,14 @@ class _GpuSampler(threading.Thread):
                     self._samples[self._devices[bus]] = self._add_sample(bus, gpu)
 
     def _add_sample(self, bus: str, gpu: SmiGpu) -> Watched:
-        """Return the sample of a GPU, merged with its current values."""
+        """Return the sample of a GPU so far, merged with the current values."""
         device = self._devices[bus]
         sample, health = self._samples.get(device, Watched(device)), gpu.health
         temperatures = [
             t for t in (sample.temperature, health.temperature if health else None) if t is not None
         ]
         running = {p.pid for p in gpu.processes}
-        remaining_names = [
+        other_names = [
             name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running
         ]
         return Watched(
@@ -310,7 +310,7 @@ class _GpuSampler(threading.Thread):
             max(temperatures, default=None),
             health.power_limit if health else None,
             health.power_default if health else None,
-            tuple(dict.fromkeys((*sample.processes, *remaining_names))),
+            tuple(dict.fromkeys((*sample.processes, *other_names))),
             _max_known(sample.lanes, health.link_width if health else None),
             _max_known(sample.lanes_most, health.link_width_most if health else None),
             _max_known(sample.generation, health.link_generation if health else None),
@@ -319,7 +319,7 @@ class _GpuSampler(threading.Thread):
         )
 
     def list_samples(self) -> tuple[Watched, ...]:
-        """Return the merged sample of each GPU that was sampled."""
+        """Return one merged sample for each sampled GPU."""
         return tuple(self._samples[name] for name in sorted(self._samples))
 
 

@@ -1,6 +1,6 @@
-"""Build findings of a verification that no rule covers: timeouts, killed processes, missing GPUs, no Python.
+"""Make the findings of a verification that no rule covers, such as timeouts and missing GPUs.
 
-The functions do no I/O. The findings neither confirm nor contradict tfdoctor's prediction.
+They neither confirm nor contradict tfdoctor's prediction.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
     """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     is_known = cause is not Cause.INCONCLUSIVE
-    causes_remedies = (
+    cause_remedies = (
         cause.data.remedies if isinstance(cause.data.remedies, tuple) else (cause.data.remedies,)
     )
-    remedies = [remedy for remedy in causes_remedies if isinstance(remedy, Remedy)] if is_known else []
+    remedies = [remedy for remedy in cause_remedies if isinstance(remedy, Remedy)] if is_known else []
     if is_known:
         remedies.append(
             Remedy("See what this cause means, and how to fix it.", (f"tfdoctor explain {cause.value}",))
@@ -76,8 +76,8 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
 def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
-    `is_reported` says whether the engine reported that reason. Otherwise it is assumed, as the most common reason for
-    SIGKILL.
+    `is_reported` says whether the container engine reported that. Otherwise it is assumed, because it is the most
+    common reason for SIGKILL.
     """
     limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
     if run.wish.memory:
@@ -96,7 +96,7 @@ def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
 def report_gpu_count(run: VerificationRun, visible: int, driver_count: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
-    `visible` is the number that TensorFlow lists. `driver_count` is the number that the driver shows; None if it is unknown.
+    `visible` is the number that TensorFlow lists, and `driver_count` the number that the driver shows; None if unknown.
     """
     expected = run.expected or 0
     is_fewer = visible < expected
@@ -156,7 +156,7 @@ def make_finding(
     remedies: tuple[Remedy, ...],
     evidence: tuple[Evidence, ...] = (),
 ) -> Finding:
-    """Return an error finding for a failed stage, with the code of its cause."""
+    """Return a finding of severity error for a failed stage, with the code of its cause."""
     return Finding(
         code=cause.data.code,
         cause=cause,

@@ -68,8 +68,8 @@ def verify_image(
     """Verify an image in a container that is removed at the end.
 
     `host` are the facts about this machine; None if the engine runs on another one. `stand_in` is the folder with
-    the libraries of the stand-in driver, which are copied into the container if `wish.simulated` is set. `progress`
-    shows long operations outside the stages.
+    the libraries of the stand-in driver, which are copied into the container if `verify_request.simulated` is set.
+    `progress` shows long operations outside the stages.
 
     Raise EngineError if the image or the engine is not found.
     """
@@ -129,16 +129,16 @@ def _record_early_end(run: VerificationRun, error: ContainerEndedError, seconds:
 
 
 def get_gpu_option(engine: ContainerEngine) -> str:
-    """Return the engine's usual option that gives a container access to all GPUs."""
+    """Return the engine's most common option that gives a container access to all GPUs."""
     return list_gpu_access(engine, None)[0].option
 
 
 def _add_stand_in(
     request: RunRequest, simulated: Simulated, environment: Mapping[str, str], stand_in: Path
 ) -> RunRequest:
-    """Return the request with the stand-in driver added at the end of the image's library path.
+    """Add the stand-in driver to a request, at the end of the image's library path.
 
-    `environment` are the image's variables.
+    `environment` has the image's environment variables.
     """
     return dataclasses.replace(
         request,
@@ -155,18 +155,18 @@ def _start_container(
     engine: ContainerEngine,
     compat: Compat,
     request: RunRequest,
-    wish: VerifyRequest,
+    verify_request: VerifyRequest,
     host: Facts | None,
     run: VerificationRun,
 ) -> tuple[ContainerSystem | None, GpuAccess]:
     """Start the container with the first kind of GPU access that the engine accepts.
 
-    Return the system and the access. If the engine accepts no kind of access, record the failure in `run` and return
-    None as the system.
+    Return the system and the access. If no container starts, record the failure in `run` and return None as the
+    system.
     """
     started = time.monotonic()
     refusals: list[tuple[GpuAccess, str]] = []
-    for access in list_gpu_access(engine, wish.gpus):
+    for access in list_gpu_access(engine, verify_request.gpus):
         try:
             return ContainerSystem(engine, dataclasses.replace(request, gpus=access)), access
         except StartError as error:
@@ -201,17 +201,17 @@ def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess
 
 
 def _explain_refusal(
-    engine: ContainerEngine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
+    engine: ContainerEngine, compat: Compat, refusals: Sequence[tuple[GpuAccess, str]], host: Facts | None
 ) -> Finding:
-    """Return the finding for the engine's error messages, using the signatures of `diagnose`."""
-    text = "\n".join(f"docker: Error response from daemon: {message}" for _, message in refused)
+    """Return the finding that explains the engine's error messages, using the signatures of `diagnose`."""
+    text = "\n".join(f"docker: Error response from daemon: {message}" for _, message in refusals)
     evidence = tuple(
         Evidence(f"{engine.name} run {access.option}", clean_line(message, limit=600))
-        for access, message in refused
+        for access, message in refusals
     )
-    access, containers = refused[0][0], value_of(host.containers) if host is not None else None
+    access, containers = refusals[0][0], value_of(host.containers) if host is not None else None
     if access.devices != ("all",) and _is_unknown_device(text, containers):
-        return _report_unknown_gpu(engine, access, host, evidence)
+        return _make_unknown_gpu_finding(engine, access, host, evidence)
     report = diagnose_log([text.encode("utf-8", "replace")], compat, "the engine")
     cause = report.cause
     if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY):
@@ -247,7 +247,7 @@ def _explain_refusal(
 
 
 def _drop_duplicates(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """Return the remedies without duplicates. Remedies are duplicates if their commands, or else texts, are equal."""
+    """Return the remedies without those that repeat the commands, or else the text, of an earlier one."""
     unique: dict[object, Remedy] = {}
     for remedy in remedies:
         unique.setdefault(remedy.commands or remedy.text, remedy)
@@ -258,13 +258,13 @@ _UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable
 
 
 def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
-    """Return whether the engine has GPUs, but not the requested one. `text` are its error messages."""
+    """Return whether the engine's error messages say that it has GPUs, but not the requested one."""
     if "unresolvable CDI" in text:
         return containers is not None and bool(engine_advice.list_gpu_specs(containers))
     return _UNKNOWN_DEVICE.search(text) is not None
 
 
-def _report_unknown_gpu(
+def _make_unknown_gpu_finding(
     engine: ContainerEngine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
 ) -> Finding:
     """Return the finding for a requested GPU that does not exist."""
@@ -289,7 +289,7 @@ _ERROR_REASON = re.compile(
 
 
 def _shorten_message(message: str) -> str:
-    """Return the end of the engine's message, which has the reason. The beginning names only engine components."""
+    """Return the part of the engine's message with the reason. The beginning only names engine components."""
     match = _ERROR_REASON.search(message)
     return clean_line(match[0] if match is not None else message, limit=300)
 
@@ -299,7 +299,7 @@ def _mentions_gpus(text: str) -> bool:
 
 
 def find_python(system: System) -> str | None:
-    """Return the path of the first Python in the image that has TensorFlow; None if no Python on PATH has it."""
+    """Return the path of the first Python on the image's PATH that has TensorFlow; None if none has it."""
     for name in _PYTHON_COMMANDS:
         path = system.which(name)
         if path is None:
@@ -311,7 +311,7 @@ def find_python(system: System) -> str | None:
 
 
 INIT_PROGRAMS = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
-"""Init programs, which start another program and forward signals to it."""
+"""Programs that only start another program and forward signals to it."""
 
 
 def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
@@ -326,7 +326,7 @@ def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
 def _check_runtime(
     run: VerificationRun, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
 ) -> None:
-    """Record the stage `runtime`: the container starts, and it has a driver or device nodes if GPUs are expected."""
+    """Record the stage `runtime`: a container starts, and has a driver or device nodes if it needs GPUs."""
     cuda = value_of(facts.driver.cuda)
     nodes = value_of(facts.driver.nodes)
     has_gpu = (cuda is not None and cuda.loaded) or (

@@ -1,4 +1,4 @@
-"""Benchmark the TensorFlow of an image in a container. The lines of the payload arrive only at its end."""
+"""Benchmark the TensorFlow of an image in a container. The payload's output arrives only at its end."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def bench_image(
 ) -> Timing:
     """Run the benchmark in a container with the GPUs, and remove the container.
 
-    `python` is the interpreter in the image; None means that one is searched for. `on_line` is called with each line of
-    the payload. `machine` is this machine, whose GPUs are sampled; None if the engine runs on another machine.
+    `python` is the interpreter in the image; None means the first one that has TensorFlow. `on_line` is called with the
+    object of each payload line. `machine` is this machine, whose GPUs are sampled; None if the engine runs elsewhere.
 
     Raise EngineError if the image or the engine is not found or no container starts, or UsageError if no Python runs
     in the image.
@@ -55,10 +55,10 @@ def bench_image(
             message = f"no Python answers in {image}."
             raise UsageError(message, hint=f"tfdoctor verify {image}")
 
-        def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
+        def run(on_object: Callable[[dict[str, Any]], None]) -> CommandResult:
             arguments = [request.as_json(shortly=True)]
             _, result = run_payload(system, interpreter.executable, "stages", arguments, **request.conditions)
-            PayloadDecoder(keep)(f"{result.stdout}\n".encode())
+            PayloadDecoder(on_object)(f"{result.stdout}\n".encode())
             return result
 
         check_command = f"tfdoctor verify {quote(image)}"
@@ -75,13 +75,13 @@ def bench_image(
         )
 
 
-def _start_container(engine: ContainerEngine, image: str, wish: BenchRequest) -> ContainerSystem:
+def _start_container(engine: ContainerEngine, image: str, bench_request: BenchRequest) -> ContainerSystem:
     """Start a container with the first kind of GPU access that the engine accepts.
 
     Raise EngineError with the engine's first error message if it accepts none.
     """
     first_error = None
-    for access in list_gpu_access(engine, None if wish.uses_gpus else "none"):
+    for access in list_gpu_access(engine, None if bench_request.uses_gpus else "none"):
         try:
             return ContainerSystem(engine, RunRequest(image=image, command=(), shm_size=1 << 30, gpus=access))
         except StartError as error:

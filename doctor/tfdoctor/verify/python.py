@@ -35,7 +35,7 @@ def verify_python(
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine.
 
-    If `wish.simulated` is set, `system` must have the variables that `add_stand_in` returns. `progress` shows long
+    If `request.simulated` is set, `system` must have the variables that `add_stand_in` returns. `progress` shows long
     operations outside the stages. Raise UsageError if the Python is not found.
     """
     request = complete_request(

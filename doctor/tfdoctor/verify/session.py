@@ -1,4 +1,4 @@
-"""The request for a verification, and the state of a running verification."""
+"""Define the request for a verification, and the state of a running verification."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STAGE_MEANINGS = {
     "import": "TensorFlow imports",
     "visible": "TensorFlow registers such cards behind such a driver",
 }
-"""What it means that a stage passes. This is also valid for simulated GPUs and drivers."""
+"""Phrases for what a passed stage shows, even with simulated GPUs and drivers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,24 @@ class VerifyRequest:
 
     stages: tuple[str, ...] = STAGES
     expected: int | None = None
-    """Required number of GPUs; None for as many as the host has."""
+    """Expected number of GPUs; None means as many as the host has."""
     gpus: str | None = None
-    """GPUs for the container: "all", "none", indexes such as "0,1", or UUIDs; None for all."""
+    """GPUs for the container: "all", "none", indexes such as "0,1", or UUIDs; None means all."""
     limits: Limits = field(default_factory=Limits)
     memory: int | None = None
-    """Memory limit of the container in bytes; None for no limit."""
+    """Memory limit of the container in bytes; None means no limit."""
     python: str | None = None
-    """Path of the Python in the image; None to search for one."""
+    """Path of the Python in the image; None means the first one that has TensorFlow."""
     device: str = "GPU"
     """"GPU", or "CPU" to run the same computations on the CPU."""
     simulated: Simulated | None = None
-    """GPUs and driver to simulate; None to use the real ones."""
+    """GPUs and driver to simulate; None means to use the real ones."""
 
 
 def complete_request(request: VerifyRequest) -> VerifyRequest:
-    """Return the request with the stages that others depend on.
+    """Add the stages on which the requested ones depend, and remove those that need a GPU for the CPU.
 
-    For the CPU, the stages that need a GPU are removed.
+    The container gets no GPUs if they are simulated or if the CPU is tested.
     """
     stages = request.stages
     last_index = max((PAYLOAD_STAGES.index(name) for name in stages if name in PAYLOAD_STAGES), default=-1)
@@ -80,8 +80,8 @@ def complete_request(request: VerifyRequest) -> VerifyRequest:
 def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
     """Return the number of CUDA devices that the host can provide; None if it is unknown.
 
-    `gpus` selects devices as in `VerifyRequest`. Otherwise all devices that the driver lists are counted, even if
-    CUDA_VISIBLE_DEVICES hides some.
+    `gpus` selects devices as in `VerifyRequest`. If it selects all, devices that CUDA_VISIBLE_DEVICES hides are
+    counted, too.
     """
     if gpus == "none":
         return 0
@@ -99,7 +99,7 @@ def ignore_stage(stage: Stage) -> None:
 
 
 def format_size(size: int | None) -> str:
-    """Return a number of bytes in the notation of --memory, such as "4g"."""
+    """Return a number of bytes as --memory accepts it, such as "4g"."""
     for unit, letter in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
         if size and size % unit == 0:
             return f"{size // unit}{letter}"
@@ -128,18 +128,18 @@ class VerificationRun:
         self.other_libcuda: str | None = None
         """Path of another libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
         self.software: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
-        """Function that builds the libraries of the software GPU and returns their folder in the target.
+        """A function that builds the libraries of the software GPU, and returns their folder in the target.
 
-        Its second argument is the newest glibc that the libraries may need; None means any glibc. The attribute is
-        None if no software GPU is available.
+        Its second argument is the newest glibc that the libraries may require; None if it is unknown. The attribute
+        is None if there is no software GPU.
         """
         self.simulation_results: tuple[str, ...] = ()
-        """Phrases for what a simulation has shown in addition to its stages."""
+        """Phrases for what a simulation shows in addition to its stages."""
         if request.simulated is not None:
             self.expected = request.expected if request.expected is not None else len(request.simulated.cards)
 
     def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
-        """Record a finished stage, and pass it to the callback. A stage that was not requested is ignored."""
+        """Record a finished stage and pass it to the callback, unless it was not requested."""
         if name not in self.wish.stages:
             return
         stage = Stage(name, status, clean_line(detail, limit=1000), round(seconds, 2))
@@ -147,7 +147,10 @@ class VerificationRun:
         self._on_stage(stage)
 
     def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
-        """Record a failure at this stage. If it was not requested, record the failure at the next requested stage."""
+        """Record that a stage failed, or the next requested stage if this one was not requested.
+
+        If no later stage was requested either, the last requested one fails.
+        """
         requested = [stage_name for stage_name in STAGES if stage_name in self.wish.stages]
         later = [stage_name for stage_name in requested if STAGES.index(stage_name) >= STAGES.index(name)]
         for stage_name in (later or requested[-1:])[:1]:
@@ -161,7 +164,7 @@ class VerificationRun:
         return any(stage.status == "failed" for stage in self.stages)
 
     def result(self) -> Verification:
-        """Return the result of the verification. Stages that were not run are added as skipped."""
+        """Return the result of the verification, with the stages that were not run as skipped."""
         recorded_names = {stage.name for stage in self.stages}
         failed = next((stage for stage in self.stages if stage.status == "failed"), None)
         for name in self.wish.stages:
@@ -185,7 +188,7 @@ class VerificationRun:
         )
 
     def _build_simulation(self) -> Simulation | None:
-        """Return what was simulated and what the simulation has shown; None if nothing was simulated."""
+        """Return what was simulated and what that shows; None if nothing was simulated."""
         simulated = self.wish.simulated
         if simulated is None:
             return None
@@ -200,28 +203,28 @@ class VerificationRun:
 
         The options --memory and --gpus can be omitted.
         """
-        wish, image = self.wish, self.image
+        request, image = self.wish, self.image
         if image is None:
             arguments = ["--python", quote(self.target)]
         else:
             arguments = [quote(image.name)]
             arguments += (
-                ["--gpus", quote(wish.gpus)]
-                if gpus and wish.gpus is not None and wish.device == "GPU" and wish.simulated is None
+                ["--gpus", quote(request.gpus)]
+                if gpus and request.gpus is not None and request.device == "GPU" and request.simulated is None
                 else []
             )
-            arguments += ["--memory", format_size(wish.memory)] if memory and wish.memory else []
-            arguments += ["--python", quote(wish.python)] if wish.python else []
-        arguments += ["--device", wish.device] if wish.device != "GPU" else []
+            arguments += ["--memory", format_size(request.memory)] if memory and request.memory else []
+            arguments += ["--python", quote(request.python)] if request.python else []
+        arguments += ["--device", request.device] if request.device != "GPU" else []
         arguments += (
-            [quote(argument) for argument in wish.simulated.typed_options]
-            if wish.simulated is not None
+            [quote(argument) for argument in request.simulated.typed_options]
+            if request.simulated is not None
             else []
         )
         return " ".join(["tfdoctor verify", *arguments])
 
     def _list_findings(self, failed: Stage | None) -> list[Finding]:
-        """Return the findings. Empty if no stage failed and the stage `driver` was not requested."""
+        """Return the findings; [] if no stage failed and the stage `driver` was not requested."""
         return self.findings if failed is not None or "driver" in self.wish.stages else []
 
     def _summarize(self, failed: Stage | None) -> str:

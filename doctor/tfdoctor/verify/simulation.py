@@ -1,4 +1,4 @@
-"""Verify with a simulated GPU: check the kernels in the binaries, and compute in software."""
+"""Verify with a simulated GPU: check the code in the fat binaries, and compute in software."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTING_STAGES", "can_list_gpus", "check_kernels", "check_simulated_driver"]
 
 CODE_CAUSES = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
-"""Causes that depend only on the code of the release, the GPU and the driver. They are valid for simulations, too."""
+"""Causes that depend only on the release's GPU code, the GPU and the driver, so that simulations can show them."""
 
 
 def check_simulated_driver(run: VerificationRun, facts: Facts) -> bool:
     """Record a failure of the stage `driver` that only simulations have, and return whether there is one.
 
-    Either such a driver does not show such a GPU, or the loader finds another libcuda before the stand-in.
+    Either the driver does not support the GPUs, or the loader finds another libcuda before the stand-in.
     """
     simulated, cuda = run.wish.simulated, value_of(facts.driver.cuda)
     if simulated is not None and not simulated.visible_cards and cuda is not None and not cuda.count:
         run.fail("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
-        run.findings.append(_report_unsupported_gpu(simulated))
+        run.findings.append(_make_unsupported_gpu_finding(simulated))
         return True
     other_libcuda = run.other_libcuda
-    # 34 is CUDA_ERROR_STUB_LIBRARY: a rule reports the toolkit's stub.
+    # 34 is CUDA_ERROR_STUB_LIBRARY: the other libcuda is the toolkit's stub, which a rule reports.
     if other_libcuda is None or (cuda is not None and cuda.init == 34):
         return False
     title = f"{other_libcuda} is found before the stand-in"
@@ -82,9 +82,9 @@ def check_kernels(
     report: Report,
     compat: Compat,
 ) -> None:
-    """Check that the binaries have code for each simulated GPU, then run the computing stages on a software GPU.
+    """Check that the fat binaries have code for the simulated GPUs, then run the computing stages.
 
-    If the binaries cannot be read, the stage `compute` is decided by the rules alone.
+    If the fat binaries cannot be read, only the rules decide the stage `compute`.
     """
     simulated = run.wish.simulated
     if simulated is None or run.stopped:
@@ -116,9 +116,9 @@ def _check_binaries(
     coverages: list[Coverage],
     compat: Compat,
 ) -> str | None:
-    """Return a description of the code in the fat binaries.
+    """Return a description of the code that the fat binaries have for the GPUs.
 
-    If a GPU or the driver cannot run the code, record the failure of the stage `compute` and return None.
+    If a GPU or the driver cannot run it, record the failure of the stage `compute` and return None.
     """
     description = "; ".join(item.sentence for item in coverages)
     uncovered = next(
@@ -128,7 +128,7 @@ def _check_binaries(
         cause = Cause.GPU_TOO_NEW if uncovered.kernels is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
         run.fail("compute", description, cause)
         if all(finding.cause is not cause for finding in report.findings):
-            run.findings.append(_report_missing_code(build, uncovered, cause))
+            run.findings.append(_make_missing_code_finding(build, uncovered, cause))
         return None
     driver_finding = next(
         (f for f in report.findings if _is_blocking(f) and f.cause is Cause.DRIVER_TOO_OLD), None
@@ -137,7 +137,7 @@ def _check_binaries(
         run.fail("compute", driver_finding.title, Cause.DRIVER_TOO_OLD)
         return None
     ptx_requirements = [
-        (item, _find_needed_cuda(item, build, compat))
+        (item, _find_required_cuda(item, build, compat))
         for item in coverages
         if item.kernels is KernelCoverage.PTX
     ]
@@ -154,13 +154,13 @@ def _check_binaries(
         reason = f"driver {simulated.driver} speaks CUDA {simulated.cuda}, and the PTX is of CUDA {cuda}"
         run.fail("compute", f"{ptx_item.sentence}, and this driver cannot: {reason}", Cause.DRIVER_TOO_OLD)
         if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
-            run.findings.append(_report_uncompilable(simulated, cuda, ptx_item))
+            run.findings.append(_make_uncompilable_ptx_finding(simulated, cuda, ptx_item))
         return None
     return description
 
 
 def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
-    """Record the stage `compute` according to the rules, because the binaries could not be read for `reason`."""
+    """Record the stage `compute` by the rules. `reason` is why the fat binaries could not be read."""
     finding = next((f for f in report.findings if _is_blocking(f)), None)
     if finding is not None:
         run.fail("compute", finding.title, finding.cause)
@@ -171,23 +171,23 @@ def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
 
 
 def _is_blocking(finding: Finding) -> bool:
-    """Return whether a finding says that the GPU cannot run the code."""
+    """Return whether a finding says that the GPU or the driver cannot run the code."""
     return finding.severity is Severity.ERROR and finding.cause in CODE_CAUSES
 
 
-def _find_needed_cuda(coverage_item: Coverage, build: Build, compat: Compat) -> str | None:
+def _find_required_cuda(coverage: Coverage, build: Build, compat: Compat) -> str | None:
     """Return the CUDA version that a driver must support to compile the PTX.
 
-    If the PTX version was not read, this is the CUDA version of the build; None if neither is known.
+    If the version of the PTX is unknown, this is the CUDA version of the build; None if that is unknown, too.
     """
-    cuda = compat.cuda_of_ptx(coverage_item.isa) if coverage_item.isa is not None else None
+    cuda = compat.cuda_of_ptx(coverage.isa) if coverage.isa is not None else None
     if cuda is not None:
         return cuda
     has_version = build.cuda is not None and versions.is_version(build.cuda)
     return versions.major_minor(build.cuda) if has_version and build.cuda is not None else None
 
 
-def _report_unsupported_gpu(simulated: Simulated) -> Finding:
+def _make_unsupported_gpu_finding(simulated: Simulated) -> Finding:
     return make_finding(
         Cause.NO_DEVICE,
         "This driver does not show this card",
@@ -197,7 +197,7 @@ def _report_unsupported_gpu(simulated: Simulated) -> Finding:
     )
 
 
-def _report_missing_code(build: Build, uncovered: Coverage, cause: Cause) -> Finding:
+def _make_missing_code_finding(build: Build, uncovered: Coverage, cause: Cause) -> Finding:
     return make_finding(
         cause,
         f"TensorFlow {build.version} has no code for compute capability {uncovered.capability}",
@@ -210,7 +210,7 @@ def _report_missing_code(build: Build, uncovered: Coverage, cause: Cause) -> Fin
     )
 
 
-def _report_uncompilable(simulated: Simulated, cuda: str, ptx: Coverage) -> Finding:
+def _make_uncompilable_ptx_finding(simulated: Simulated, cuda: str, ptx: Coverage) -> Finding:
     return make_finding(
         Cause.DRIVER_TOO_OLD,
         f"The driver is too old to compile this TensorFlow's PTX: CUDA {cuda} is needed",

@@ -1,6 +1,6 @@
-"""Run the computing stages of a simulation on a software GPU, which executes the PTX of TensorFlow's kernels.
+"""Run the computing stages of a simulation on a software GPU, which executes TensorFlow's PTX.
 
-Correct results are reported. A failed computation says nothing about the image, so its stage is reported as skipped.
+Correct results are reported. A failed computation may be the software GPU's fault, so its stage counts as skipped.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing"]
 
 COMPUTING_STAGES = ("compute", "cudnn", "nccl")
-"""Stages in which a GPU has to compute."""
+"""Stages in which the GPUs compute."""
 NOT_SIMULATED = "not simulated: a stand-in computes nothing"
-COMPUTED_MEANINGS = {  # what it means that a stage passes on a software GPU
+COMPUTED_MEANINGS = {  # phrases for what a passed stage shows on a software GPU
     "compute": "products are right where software runs TensorFlow's kernels from their PTX",
     "cudnn": "a convolution, forward and backward, is right there",
     "nccl": "an all-reduce is right there",
@@ -48,22 +48,25 @@ def run_computing(
     binaries: GpuCode,
     kernel_description: str,
 ) -> None:
-    """Run the requested computing stages, and record their results. `said` describes the kernels in the binaries."""
-    answer, reason = _run_payload(run, system, python, build, binaries)
+    """Run the requested computing stages, and record their results.
+
+    `kernel_description` describes the GPU code in the fat binaries.
+    """
+    results, reason = _run_payload(run, system, python, build, binaries)
     for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.wish.stages):
         kernel_note = f". There is {kernel_description}" if name == "compute" else ""
-        stage = answer.stage(name) if answer is not None else None
+        stage = results.stage(name) if results is not None else None
         if stage is not None and stage.status == "passed":
             run.add(name, "passed", f"in software: {stage.detail}{kernel_note}", stage.seconds)
             run.simulation_results += (COMPUTED_MEANINGS[name],)
-            if name == "compute" and answer is not None:
-                run.computed = answer.count_computed()
-                run.visible = len(answer.devices) if run.visible is None else run.visible
+            if name == "compute" and results is not None:
+                run.computed = results.count_computed()
+                run.visible = len(results.devices) if run.visible is None else run.visible
             continue
         if stage is not None and stage.status == "skipped":
             run.add(name, "skipped", stage.detail)
             continue
-        detail = reason or (stage.detail if stage is not None else _explain_skipped(answer))
+        detail = reason or (stage.detail if stage is not None else _explain_skipped(results))
         detail = detail if reason else f"not computed in software: {detail}"
         run.add(name, "skipped", f"{detail.rstrip('. ')}{kernel_note}" if kernel_note else detail)
 
@@ -115,8 +118,8 @@ def _run_payload(
 def _list_libraries(build: Build) -> LibrarySet | None:
     """Return the libraries that TensorFlow opens; None if they are unknown.
 
-    The build information has only the major version of cuDNN, but TensorFlow rejects a cuDNN that is older than the
-    one of its build. The exact version of the release is therefore used if the major versions match.
+    The build information has only the major version of cuDNN, but TensorFlow rejects a cuDNN that is older than that
+    of its build. The exact version of the release is therefore used if its major version is the same.
     """
     release, cudnn = build.release, build.cudnn
     if release is not None and release.cudnn is not None and cudnn is not None:
@@ -131,7 +134,7 @@ def _get_limit_field(name: str) -> str:
     return "importing" if name == "import" else name
 
 
-def _explain_skipped(answer: PayloadAnswer | None) -> str:
+def _explain_skipped(results: PayloadAnswer | None) -> str:
     """Return why a stage was not reached: because another stage failed, or for an unknown reason."""
-    failed = next((stage for stage in answer.stages if stage.status == "failed"), None) if answer else None
+    failed = next((stage for stage in results.stages if stage.status == "failed"), None) if results else None
     return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"

@@ -1,4 +1,4 @@
-"""The stages of a verification, and the parser of the output of payload/stages.py. There is no I/O."""
+"""Define the stages of a verification, and parse the output of payload/stages.py."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ALARM = 14
 KILL = 9
 LAST_SIGNAL = 64
 IDLE, BUSY = 0.05, 0.5
-"""Average number of busy processors: less than IDLE if the process waits, at least BUSY if it works."""
+"""Mean number of busy processors: less than IDLE if the process waits, at least BUSY if it computes."""
 MAX_ACTIVITY_LINES = 3
-"""Number of "running" lines, from the end, that say what the process was doing."""
+"""Number of the last "running" lines that show what the process was doing."""
 FATAL = re.compile(
     r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
 )
-"""Beginning of a line that says why a process ended itself: a fatal log message, or an error of Python or C++."""
+"""The beginning of a line that says why a process ended itself: a fatal log message, or an error of Python or C++."""
 GLOG_PREFIX = re.compile(
     r"^(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? [IWEF] |[IWEF]\d{4} [\d:.]{6,30} {1,8}\d{1,8} )(?:\S{0,120}/)?"
 )
@@ -44,9 +44,9 @@ CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
 STATUS = "Status: "
-"""Beginning of the line that follows a failed check in TensorFlow 2.17 and newer."""
+"""The beginning of the line after a failed check in TensorFlow 2.17 and newer."""
 MAX_LINE_CHARS, HEAD_CHARS = 300, 110
-"""Largest number of characters that are shown of a line, and the number of those from its beginning."""
+"""The number of characters to which a long line is cut, and the number of those that come from its beginning."""
 MAX_CAUSE_LINES = 8
 """Number of lines before the fatal line that may name its cause."""
 SIGNALS = {
@@ -77,12 +77,12 @@ ERROR_EXPLANATIONS = (
         "The driver that answers does not compute.",
     ),
 )
-"""Explanations of unclear TensorFlow errors for which there are no log signatures."""
+"""Explanations of unclear TensorFlow errors that have no log signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The time limit of each stage in seconds. `compute` is long, because compiling PTX can take half an hour."""
+    """The time limit of each stage in seconds. In `compute`, compiling PTX can take half an hour."""
 
     importing: float = 180.0
     visible: float = 120.0
@@ -113,7 +113,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PayloadAnswer:
-    """The results that the payload reported, even if it did not run to its end."""
+    """The results that the payload printed, even if it ended early."""
 
     stages: tuple[Stage, ...]
     devices: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class PayloadAnswer:
         return sum(not wrong for wrong in self.computed.values())
 
     def format_computed(self) -> list[str]:
-        """Return one line per GPU in the form that the rules expect: "GPU:0 ok", "GPU:1 failed: …"."""
+        """Return one line for each GPU as the rules expect it: "GPU:0 ok" or "GPU:1 failed: …"."""
         return [
             f"GPU:{index} {f'failed: {_strip_location(wrong)}' if wrong else 'ok'}"
             for index, wrong in sorted(self.computed.items())
@@ -149,14 +149,14 @@ _LOCATION_LINE = lazy_pattern(
 
 
 def _strip_location(error: str) -> str:
-    """Return an error without the lines for the location in the program, which TensorFlow 2 adds."""
+    """Return an error without the lines that TensorFlow 2 adds for the location in the program."""
     lines = [line.strip() for line in error.splitlines() if line.strip() and not _LOCATION_LINE.match(line)]
     return "\n".join(lines) or error
 
 
 @dataclass(slots=True)
 class _PayloadState:
-    """The state of the payload according to its lines so far."""
+    """The state of the payload after the lines so far."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
     unfinished_stage: str | None = None
@@ -164,7 +164,7 @@ class _PayloadState:
     computing: tuple[int, str] | None = None
     """The number of the GPU and the dtype of the unfinished computation; None if there is none."""
     busy_processors: list[float] = field(default_factory=list)
-    """Number of processors that the unfinished stage kept busy, in each "running" line."""
+    """The number of processors that the unfinished stage used, according to each "running" line."""
     devices: tuple[str, ...] = ()
     computed: dict[int, str] = field(default_factory=dict)
     error: str = ""
@@ -210,7 +210,7 @@ class _PayloadState:
 
 
 def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
-    """Return the results that the payload reported. If its process ended early, the unfinished stage has failed."""
+    """Return the results that the payload printed. If it ended early, the unfinished stage failed."""
     state = _PayloadState()
     for line in _parse_lines(result.stdout):
         state.take(line)
@@ -241,7 +241,7 @@ def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
 
 
 def add_explanation(detail: str) -> str:
-    """Return the detail, with an explanation if TensorFlow's own message is unclear."""
+    """Append an explanation to the detail if TensorFlow's message in it is known to be unclear."""
     for pattern, sentence in ERROR_EXPLANATIONS:
         match = pattern.search(detail)
         if match is not None:
@@ -284,10 +284,10 @@ def _find_next_stage(done: Iterable[str]) -> str | None:
 def _describe_end(
     stage: str, result: CommandResult, limits: Limits, state: _PayloadState
 ) -> tuple[str, bool]:
-    """Return a description of how the process ended during a stage, and whether the time limit was reached."""
+    """Describe how the process ended during a stage. Return the text, and whether it timed out."""
     number = None
     code = result.returncode or 0
-    for candidate in (-code, code - 128):  # a shell exits with 128 + N if signal N ended the program
+    for candidate in (-code, code - 128):  # the latter if a shell ran the program
         if 0 < candidate <= LAST_SIGNAL:
             number = candidate
     device = ""
@@ -297,7 +297,7 @@ def _describe_end(
     if result.failure is Failure.TIMEOUT or number == ALARM:
         text = f"did not end within {limits.get_limit(stage):.0f} s{device}. {_describe_activity(stage, result, state)}"
         return text.strip(), True
-    if number == KILL:  # a killed process cannot log the reason: the last line of the log is unrelated
+    if number == KILL:  # a killed process logs no reason, so the last line of the log is unrelated
         return (
             f"TensorFlow was ended by {SIGNALS[KILL]}{device}. {_find_last_error(result.stderr, fatal=True)}".strip(),
             False,
@@ -311,7 +311,7 @@ def _describe_end(
 
 
 def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) -> str:
-    """Describe what the process was doing at its time limit. Compiling PTX keeps it busy, but most hangs do not."""
+    """Describe what the process did at its time limit. Compiling PTX keeps it busy, but most hangs do not."""
     last_values = state.busy_processors[-MAX_ACTIVITY_LINES:]
     mean_busy = sum(last_values) / len(last_values) if last_values else None
     if stage == "nccl":  # it waits for the other GPUs, idle or not
@@ -337,7 +337,7 @@ def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) 
 
 
 def _cut_middle(line: str) -> str:
-    """Return the line without its middle if it is long. The beginning has the failed check, and the end the status."""
+    """Cut out the middle of a long line. The failed check is at its beginning, and the status at its end."""
     return (
         line
         if len(line) <= MAX_LINE_CHARS
@@ -346,7 +346,7 @@ def _cut_middle(line: str) -> str:
 
 
 def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
-    """Return the last fatal line of the log, with the CUDA error right before it.
+    """Return the last fatal line of the log, after the CUDA error that precedes it, if there is one.
 
     If there is no fatal line, return the last line, or "" if `fatal` is true.
     """

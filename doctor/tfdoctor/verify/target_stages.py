@@ -1,4 +1,4 @@
-"""Run the stages that images and environments share: the driver, the libraries, and TensorFlow itself."""
+"""Run the stages that images and environments share: `driver`, `libraries` and those of the payload."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
 PROBE_TIMEOUT_S = 30.0
-"""Time limit of a probe of the container or environment, in seconds."""
+"""Time limit for a probe of the container or environment."""
 SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
 NCCL_WARNING = re.compile(r"NCCL WARN ([^\n]{1,300})")
 DRIVER_LIBRARIES = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
-"""The driver libraries, which the stage `driver` checks."""
+"""The libraries that the stage `driver` checks instead of the stage `libraries`."""
 
 
 def run_stages(run: VerificationRun, system: System, compat: Compat, report: Report) -> None:
@@ -88,20 +88,20 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
 
 
 def _list_stage_findings(
-    run: VerificationRun, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
+    run: VerificationRun, stage: Stage, results: PayloadAnswer, result: CommandResult, report: Report
 ) -> list[Finding]:
-    """Return findings for a failed stage that no rule explains.
+    """Return findings for a failed stage if no rule explains it.
 
-    Otherwise an unrelated finding would seem to be the reason of the failure.
+    Without them, an unrelated finding would look like the reason for the failure.
     """
-    if answer.timed_out:
+    if results.timed_out:
         return [report_timeout(run, stage.name, stage.detail)]
     if result.returncode in KILLED_STATUSES and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
         return [report_killed(run, is_reported=False)]
-    if stage.name == "visible" and answer.devices and len(answer.devices) != run.expected:
+    if stage.name == "visible" and results.devices and len(results.devices) != run.expected:
         cuda = value_of(report.facts.driver.cuda)
-        return [report_gpu_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
+        return [report_gpu_count(run, len(results.devices), cuda.count if cuda is not None else None)]
     cause = run.cause or Cause.INCONCLUSIVE
     if any(finding.severity is Severity.ERROR and finding.cause is cause for finding in report.findings):
         return []
@@ -152,7 +152,7 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
 
 
 def find_float32_speeds(facts: Facts, cards: Cards) -> dict[str, float]:
-    """Return the expected float32 speed of each GPU in GFLOP/s, by its number. GPUs with an unknown speed are omitted."""
+    """Return the expected float32 speed of each GPU in GFLOP/s, by its number. Unknown speeds are omitted."""
     gpu_speeds = find_expected_speeds(facts, cards)
     return {gpu: speeds["float32"] for gpu, speeds in gpu_speeds.items() if "float32" in speeds}
 
@@ -179,13 +179,13 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
 def _run_payload(
     run: VerificationRun, system: System, python: str, speed: dict[str, float]
 ) -> tuple[PayloadAnswer, CommandResult]:
-    """Run the payload, and return its results. It ends itself at the time limit of a stage, or else is killed."""
-    wish = run.wish
-    names = [name for name in wish.stages if name in PAYLOAD_STAGES]
-    if wish.simulated is not None:
+    """Run the payload and return its results. It ends itself at a stage's time limit, or else is killed."""
+    verify_request = run.wish
+    names = [name for name in verify_request.stages if name in PAYLOAD_STAGES]
+    if verify_request.simulated is not None:
         names = [name for name in names if name not in simulation.COMPUTING_STAGES]
-    request: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
-    if wish.device == "GPU":
+    request: dict[str, Any] = {"stages": names, "device": verify_request.device, "limits": verify_request.limits.as_json()}
+    if verify_request.device == "GPU":
         request["expected"] = speed
     with stop_on_signal(system):
         _, result = run_payload(
@@ -193,61 +193,61 @@ def _run_payload(
             python,
             "stages",
             [json.dumps(request)],
-            timeout=wish.limits.total(names) + 15,  # seconds to start Python and to end
+            timeout=verify_request.limits.total(names) + 15,  # seconds to start Python and to end
             env={
                 **LOADER_LOG_VARIABLES,
-                **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"}),
+                **(SHOW_NCCL if verify_request.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"}),
             },
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
         )
-    return read_answer(result, wish.limits), result
+    return read_answer(result, verify_request.limits), result
 
 
-def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> DeepAnswer:
-    has_list = answer.status("visible") in ("passed", "failed")
+def _build_run_output(results: PayloadAnswer, result: CommandResult) -> DeepAnswer:
+    has_list = results.status("visible") in ("passed", "failed")
     return DeepAnswer(
-        imported=answer.status("import") == "passed",
-        devices=answer.devices if has_list else None,
-        computed=tuple(answer.format_computed()),
-        error=answer.error,
+        imported=results.status("import") == "passed",
+        devices=results.devices if has_list else None,
+        computed=tuple(results.format_computed()),
+        error=results.error,
         seconds=result.seconds,
-        timed_out=result.failure is Failure.TIMEOUT or answer.timed_out,
+        timed_out=result.failure is Failure.TIMEOUT or results.timed_out,
     )
 
 
 def _record_stages(
-    run: VerificationRun, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+    run: VerificationRun, results: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> None:
     """Record the payload's stages, with the root cause of the first failure."""
     for name in PAYLOAD_STAGES:
         if name not in run.wish.stages:
             continue
-        stage = answer.stage(name)
+        stage = results.stage(name)
         if stage is None or run.stopped:
             continue
         if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
-            stage = _check_gpu_count(run, stage, len(answer.devices))
+            stage = _check_gpu_count(run, stage, len(results.devices))
         if stage.status == "failed":
             if name == "nccl":
                 stage = replace(stage, detail=_add_nccl_warning(stage.detail, result.stderr))
-            run.fail(name, stage.detail, _find_cause(name, answer, result, report, compat), stage.seconds)
+            run.fail(name, stage.detail, _find_cause(name, results, result, report, compat), stage.seconds)
         else:
             run.add(name, stage.status, stage.detail, stage.seconds)
-    if answer.topology and run.stages and run.stages[-1].name == "nccl":
-        run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({answer.topology})")
-    run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
-    if answer.status("compute") in ("passed", "failed"):
-        run.computed = answer.count_computed()
+    if results.topology and run.stages and run.stages[-1].name == "nccl":
+        run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({results.topology})")
+    run.visible = len(results.devices) if results.status("visible") in ("passed", "failed") else None
+    if results.status("compute") in ("passed", "failed"):
+        run.computed = results.count_computed()
 
 
 def _add_nccl_warning(detail: str, stderr: str) -> str:
-    """Return TensorFlow's message with the last NCCL warning, because the message does not name the reason."""
+    """Append the last NCCL warning to TensorFlow's message, which does not name the reason."""
     warnings = NCCL_WARNING.findall(stderr)
     return f"{detail.rstrip('. ')}. NCCL: {warnings[-1].strip()}" if warnings else detail
 
 
 def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
-    """Return the stage, changed to failed if a different number of GPUs was expected."""
+    """Return the stage, or a failed one if a different number of GPUs was expected."""
     if run.expected is None or visible == run.expected:
         return stage
     plural = "s" * (run.expected != 1)
@@ -255,9 +255,9 @@ def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
 
 
 def _find_cause(
-    name: str, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+    name: str, results: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
-    """Return the cause of a failed stage according to the rules, or else to the log; None if it is unknown."""
+    """Return why a stage failed, according to the rules or else to the log; None if it is unknown."""
     root = report.root_finding
     if name in ("import", "visible") and root is not None:
         return root.cause
@@ -270,7 +270,7 @@ def _find_cause(
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
-    # A warning about something else is not the cause.
+    # A finding that is only a warning is not the cause.
     is_error = root is not None and root.severity is Severity.ERROR
-    cause = find_failure_cause(result, answer.error, compat)
+    cause = find_failure_cause(result, results.error, compat)
     return cause or (root.cause if is_error and root is not None else None)

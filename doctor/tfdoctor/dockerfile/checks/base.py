@@ -24,7 +24,7 @@ __all__ = ["CheckContext", "DockerfileRule", "IndexQuery", "IndexReply"]
 
 
 class IndexReply(Protocol):
-    """The reply of the package index about requirements. Both texts are empty if they can be installed together."""
+    """The reply of the package index. Both texts are empty if the requirements can be installed together."""
 
     @property
     def conflict(self) -> str:
@@ -36,7 +36,7 @@ class IndexReply(Protocol):
 
 
 class IndexQuery(Protocol):
-    """A function that queries the index whether requirements, constraints and a Python (`3.11`) are compatible."""
+    """A function that asks the package index whether a Python (`3.11`) can install requirements together."""
 
     def __call__(
         self, requirements: Sequence[str], constraints: Sequence[str], python: str
@@ -53,9 +53,9 @@ class CheckContext:
     file: str
     """The name of the Dockerfile, for evidence."""
     start: ContainerStart | None = None
-    """The way the container is started. None unless a compose file or a dev container says so."""
+    """How a compose file or a dev container starts the container. None if there is no such file."""
     query_index: IndexQuery | None = None
-    """Queries the package index. None if it must not be used."""
+    """The function that queries the package index. None if the index must not be queried."""
 
     @cached_property
     def tensorflow(self) -> TensorFlow:

@@ -39,14 +39,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
         or explain_deleted_tag(context.compat, base) is not None
     ):
         return ()
-    smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
+    runtime_reference = base.reference.partition("@")[0].replace("-devel", "-runtime")
     return [
         RULE.make_finding(
             Cause.HEALTHY,
             Severity.INFO,
             "It has compilers, headers and static libraries, several gigabytes that TensorFlow does not use.",
             evidence=[context.base_evidence],
-            remedies=[Remedy(f"Where nothing is compiled against CUDA: FROM {smaller}")],
+            remedies=[Remedy(f"Where nothing is compiled against CUDA: FROM {runtime_reference}")],
         )
     ]
 

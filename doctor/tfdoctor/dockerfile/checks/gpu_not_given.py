@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return findings about environment variables of the image and about the file that starts the container."""
+    """Return findings about variables of the image and about the file that starts the container."""
     environment = context.subject.environment
     findings: list[Finding] = []
     visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
+    # schedulers set NoDevFiles for a job without a GPU
     if (
         visible_devices is not None
         and visible_devices.value is not None
@@ -74,13 +75,13 @@ def check(context: CheckContext) -> Sequence[Finding]:
         )
     capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
     if capabilities is not None and capabilities.value:
-        findings += _check_capabilities(context, capabilities)
+        findings += _find_missing_capabilities(context, capabilities)
     if context.start is not None and context.tensorflow.state != "none":
-        findings += _check_start(context, context.start)
+        findings += _find_start_problems(context, context.start)
     return findings
 
 
-def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
+def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[Finding]:
     """Return findings about the file that starts the container."""
     container_name = f"The service {start.name}" if start.name else "The dev container"
     findings = []
@@ -112,16 +113,16 @@ def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
     return findings
 
 
-def _check_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
+def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
     """Return a finding if NVIDIA_DRIVER_CAPABILITIES omits a part of the driver that TensorFlow needs."""
     capabilities = {name.strip() for name in (setting.value or "").split(",")}
     release = context.tensorflow.release
-    advice = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    remedy = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
     if "all" in capabilities:
         return []
     if "compute" not in capabilities:
         reason = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
-        return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, advice)]
+        return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, remedy)]
     required = context.compat.driver_libraries_for(release.version) if release is not None else ()
     if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
         since = context.compat.trait("silent-without-nvml").since
@@ -129,12 +130,12 @@ def _check_capabilities(context: CheckContext, setting: Setting) -> list[Finding
             f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {since} on "
             "registers no GPU without it, and says nothing."
         )
-        return [_make_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, reason, advice)]
+        return [_make_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, reason, remedy)]
     return []
 
 
 def _make_finding(
-    context: CheckContext, setting: Setting, cause: Cause, severity: Severity, reason: str, advice: str
+    context: CheckContext, setting: Setting, cause: Cause, severity: Severity, reason: str, remedy: str
 ) -> Finding:
     """Return a finding about an environment variable of the image."""
     return RULE.make_finding(
@@ -143,7 +144,7 @@ def _make_finding(
         reason,
         title=f"{setting.name}={setting.text or '(empty)'} keeps the GPU away",
         evidence=[context.make_evidence(setting.line, f"ENV {setting.name}={setting.text}")],
-        remedies=[Remedy(advice)],
+        remedies=[Remedy(remedy)],
     )
 
 

@@ -38,7 +38,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if base.is_pinned:
         return ()
     if base.kind == "cuda":
-        return _check_cuda_tag(context)
+        return _find_unknown_cuda_tag(context)
     is_unknown = base.kind == "ngc" and base.cuda is None
     if base.kind == "official":
         release = context.compat.release(base.tensorflow) if base.tensorflow else None
@@ -52,7 +52,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     ]
 
 
-def _check_cuda_tag(context: CheckContext) -> Sequence[Finding]:
+def _find_unknown_cuda_tag(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if an nvidia/cuda tag is unknown."""
     base, images = context.subject.base, context.compat.images
     if base.tag == "latest" or explain_deleted_tag(context.compat, base) is not None:

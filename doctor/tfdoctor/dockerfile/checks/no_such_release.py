@@ -69,7 +69,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     ]
 
 
-def _make_finding(context: CheckContext, title: str, reason: str, advice: str) -> Finding:
+def _make_finding(context: CheckContext, title: str, reason: str, remedy: str) -> Finding:
     """Return a finding about a release that cannot be installed."""
     return RULE.make_finding(
         Cause.NO_MATCHING_WHEEL,
@@ -77,7 +77,7 @@ def _make_finding(context: CheckContext, title: str, reason: str, advice: str) -
         reason,
         title=title,
         evidence=[context.tensorflow_evidence],
-        remedies=[Remedy(advice), context.make_build_remedy()],
+        remedies=[Remedy(remedy), context.make_build_remedy()],
     )
 
 

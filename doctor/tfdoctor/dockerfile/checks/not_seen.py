@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding
 
 MAX_EVIDENCE = 8
-"""Limit for the pieces of evidence that are reported."""
+"""The most pieces of evidence in the finding."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:

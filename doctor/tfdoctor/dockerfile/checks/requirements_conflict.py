@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FIRST_STRICT_UBUNTU = "22.04"
 """The first Ubuntu LTS release whose pip refuses conflicting requirements."""
 JUST_ABOVE_SUFFIX = ".0.0.0.1"
-"""Appended to a version to make one that is just above it."""
+"""A suffix that makes a version that is just above another one, such as 2.4.0.0.0.1."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
@@ -63,11 +63,12 @@ def _has_old_pip(context: CheckContext) -> bool:
     system, python = subject.base.system, context.tensorflow.python
     if system is not None and not versions.is_at_least(system, FIRST_STRICT_UBUNTU):
         return True
+    # Debian 11, the first release with Python 3.9, is also the first with pip 20.3
     return subject.base.kind == "plain" and python is not None and not versions.is_at_least(python, "3.9")
 
 
 def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[Finding]:
-    """Yield conflicts of a call's requirements with its constraints and with what the TensorFlow wheel requires."""
+    """Yield the conflicts of a call's requirements with its constraints and with TensorFlow's."""
     tensorflow = next(
         (requirement for requirement in call.requirements if _is_tensorflow(context, requirement)), None
     )
@@ -115,7 +116,7 @@ def _find_release_conflicts(
 
 
 def _iter_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
-    """Yield (project, specifier) for each requirement of a release, except those of extras."""
+    """Yield (project, specifier) for each requirement of a release on this Python, except those of extras."""
     environment = versions.make_marker_environment(python) if python is not None else {}
     for text in release.requires:
         requirement = versions.parse_requirement_or_none(text)
@@ -128,7 +129,7 @@ def _iter_limits(release: Release, python: str | None) -> Iterator[tuple[str, st
 def _can_both_hold(first: str, second: str) -> bool:
     """Return whether any version meets both specifiers.
 
-    If there are such versions, one of them is a limit itself, just above a limit, or 0.
+    It is enough to try 0, the versions in the specifiers and those just above them.
     """
     try:
         combined = SpecifierSet(f"{first},{second}".strip(","))

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return findings about limits that the shell drops and about a version that is not pinned."""
-    return [*_report_lost_limits(context), *_report_unpinned(context)]
+    return [*_find_lost_limits(context), *_find_unpinned_release(context)]
 
 
-def _report_lost_limits(context: CheckContext) -> list[Finding]:
+def _find_lost_limits(context: CheckContext) -> list[Finding]:
     """Return a finding for each version limit that the shell interprets as a redirection."""
     findings = []
     for installed in context.subject.packages.values():
@@ -64,7 +64,7 @@ def _report_lost_limits(context: CheckContext) -> list[Finding]:
     return findings
 
 
-def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
+def _find_unpinned_release(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the TensorFlow version is not limited from above."""
     tensorflow, base = context.tensorflow, context.subject.base
     installed = tensorflow.installed
@@ -99,8 +99,8 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
     return [_make_finding(context, reason, "", f"'{installed.requirement.name}{extras}=={release.version}'")]
 
 
-def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = "") -> Finding:
-    """Return a finding with the remedy to pin the version, as `is_pinned` if that is given.
+def _make_finding(context: CheckContext, reason: str, title: str, pinned_requirement: str = "") -> Finding:
+    """Return a finding with the remedy to pin the version, as `pinned_requirement` if that is not empty.
 
     An empty `title` means the title of the check.
     """
@@ -111,7 +111,7 @@ def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = 
         title=title,
         evidence=[context.tensorflow_evidence],
         remedies=[
-            Remedy(f"Write it as {pinned}." if pinned else "Name the version."),
+            Remedy(f"Write it as {pinned_requirement}." if pinned_requirement else "Name the version."),
             context.make_build_remedy(),
         ],
     )

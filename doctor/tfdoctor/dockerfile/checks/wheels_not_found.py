@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return findings about problems of the `and-cuda` extra, and about wheels that the loader does not find."""
+    """Return findings about problems of the `and-cuda` extra and wheels that the loader does not find."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if release is None or tensorflow.installed is None:
         return ()
@@ -95,10 +95,10 @@ def _matches_python(context: CheckContext, condition: str | None) -> bool:
 
 
 def _has_search_path(context: CheckContext) -> bool:
-    """Return whether the Dockerfile adds folders to the loader's search path that may be those of the wheels."""
+    """Return whether the Dockerfile adds folders to the loader's search path that may have the wheels."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
-    in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
-    return in_path or bool(context.subject.loader_lines)
+    is_in_variable = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
+    return is_in_variable or bool(context.subject.loader_lines)
 
 
 def _make_finding(

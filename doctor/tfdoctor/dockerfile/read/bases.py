@@ -28,18 +28,18 @@ _OFFICIAL_TAG = re.compile(
 )
 # Such as 3.11, 3.11.7-slim-bookworm or 3.12-rc.
 _PYTHON_TAG = re.compile(r"(\d\.\d{1,2})(?:\.\d{1,2}|-rc|rc\d)?(?:-(.*))?")
-_CONDA = ("continuumio/", "condaforge/", "mambaorg/")
+_CONDA_NAMESPACES = ("continuumio/", "condaforge/", "mambaorg/")
 
 
 @dataclass(frozen=True, slots=True)
 class BaseReference:
-    """The base image of a Dockerfile's last stage, and what is known about its content."""
+    """The base image of a Dockerfile's last stage, and the known facts about its content."""
 
     kind: Kind
     reference: str
     """The name in FROM with its variables expanded, or as written if they are unknown."""
     line: int
-    """The line of that FROM."""
+    """The line of the FROM instruction."""
     tag: str = ""
     is_mirror: bool = False
     """Whether it comes from another registry than the images in the table."""
@@ -76,7 +76,7 @@ class BaseReference:
 
 
 def describe_base(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
-    """Return what is known about an image.
+    """Describe an image by its name.
 
     `reference` is its name with variables expanded, or None if that is unknown. `written` is the name as written.
     """
@@ -101,7 +101,7 @@ def describe_base(reference: str | None, written: str, line: int, compat: Compat
 def _recognize_base(
     reference: str, line: int, compat: Compat, *, host: str, path: str, tag: str, digest: str
 ) -> BaseReference | None:
-    """Return the description of an image that tfdoctor knows, or None."""
+    """Describe an image by the parts of its name. Return None if tfdoctor does not know the image."""
     is_hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
     pinned = bool(digest)
     if path == "nvidia/cuda" or path.endswith("/nvidia/cuda"):
@@ -134,7 +134,7 @@ def _recognize_base(
         )
     if library_name == "alpine":
         return make_plain_base(has_musl=True)
-    if is_hub and path.startswith(_CONDA):
+    if is_hub and path.startswith(_CONDA_NAMESPACES):
         return make_plain_base()
     return None
 
@@ -142,7 +142,7 @@ def _recognize_base(
 def _describe_cuda_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return the description of an nvidia/cuda image, which its tag determines."""
+    """Describe an nvidia/cuda image by its tag."""
     match = _CUDA_TAG.fullmatch(tag)
     if match is None:
         return BaseReference("cuda", reference, line, tag, mirror, pinned)
@@ -178,7 +178,7 @@ def _describe_cuda_image(
 def _describe_official_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return the description of a tensorflow/tensorflow image, from its tag and the table of recipes."""
+    """Describe a tensorflow/tensorflow image by its tag and the table of recipes."""
     match = _OFFICIAL_TAG.fullmatch(tag)
     if (
         match is None
@@ -196,7 +196,7 @@ def _describe_official_image(
     recipe = image.recipe if image is not None else None
     python = recipe.python if recipe is not None else None
     is_old = compat.has(version, "images-of-two-pythons")
-    if is_old and "py3" not in match["rest"]:
+    if is_old and "py3" not in match["rest"]:  # these releases had an image for each Python
         python = "2.7"
     return BaseReference(
         "official",
@@ -220,7 +220,7 @@ def _describe_official_image(
 def _describe_ngc_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return the description of one of NVIDIA's TensorFlow images, from the table."""
+    """Describe one of NVIDIA's TensorFlow images by the table, or as unknown if it lacks the tag."""
     image = next((image for image in compat.images.ngc if image.tag == tag), None)
     if image is None:
         return BaseReference("ngc", reference, line, tag, mirror, pinned, gpu=True)
@@ -245,7 +245,7 @@ def _describe_ngc_image(
 def _describe_python_image(
     reference: str, line: int, tag: str, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return the description of a `python` image, which its tag determines."""
+    """Describe a `python` image by its tag."""
     match = _PYTHON_TAG.fullmatch(tag)
     return BaseReference(
         "python",
@@ -263,7 +263,7 @@ def _describe_python_image(
 
 
 def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
-    """Return the reason why every tag of this CUDA version is deleted, or None if they exist.
+    """Return the reason why every tag of this CUDA version is deleted, or None if there are tags.
 
     The tags of `11.0` are deleted, for example, while those of `11.0.3` exist.
     """

@@ -50,7 +50,7 @@ class StartFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStart:
-    """The way a container is started."""
+    """How a container is started: its image or Dockerfile, its variables and its access to GPUs."""
 
     name: str
     """The name of the service; empty for a dev container."""
@@ -73,7 +73,7 @@ class ContainerStart:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that are set at the start, except those with an unknown value."""
     gpu_setting: str = ""
-    """The setting to add, in the syntax of the file, so that the container gets a GPU."""
+    """The setting that gives the container a GPU, in the syntax of the file."""
 
 
 def is_compose(name: str, text: str) -> bool:
@@ -179,12 +179,12 @@ def _parse_environment(node: Node | None) -> dict[str, str]:
 
 
 def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
-    """Return the way the container of a service is started."""
+    """Return how the container of a service is started."""
     build = _find_node(node, "build")
     context = _parse_text(build) or _parse_text(_find_node(build, "context")) or "."
     dockerfile = None
-    inline = _parse_text(_find_node(build, "dockerfile_inline"))
-    if build is not None and inline is None:
+    dockerfile_text = _parse_text(_find_node(build, "dockerfile_inline"))
+    if build is not None and dockerfile_text is None:
         dockerfile = f"{context.rstrip('/')}/{_parse_text(_find_node(build, 'dockerfile')) or 'Dockerfile'}"
     return ContainerStart(
         name=name,
@@ -192,7 +192,7 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         line=node.start_mark.line + 1,
         image=_parse_text(_find_node(node, "image")) if build is None else None,
         dockerfile=dockerfile,
-        dockerfile_text=inline,
+        dockerfile_text=dockerfile_text,
         context=context,
         target=_parse_text(_find_node(build, "target")),
         arguments=_parse_environment(_find_node(build, "args")),
@@ -228,7 +228,7 @@ def _has_gpu(node: Node) -> bool | None:
 
 
 def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str], str]:
-    """Return the way a dev container is started, or its compose files and the name of its service.
+    """Return how a dev container is started, or its compose files and the name of its service.
 
     Raise StartFileError if the file is invalid or names no image.
     """

@@ -1,6 +1,6 @@
-"""Model the image that a Dockerfile builds, without building it: base, Python, packages, CUDA and variables.
+"""Model the image that a Dockerfile builds: its base, Python, packages, CUDA and variables.
 
-Parts that cannot be determined are listed in `ImageModel.unseen`.
+Lines whose effect cannot be determined are listed in `ImageModel.unknown_lines`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ENVIRONMENT_FOLDERS = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|\.?venv|env|virtualenv|\.local|usr/local|opt|conda|mini(?:conda|forge)3?|"
     r"wheels|wheelhouse|dist|install|packages|root|home)(?:/|$)"
 )
-"""Matches folders that may contain Python packages: copying them also copies the packages of another stage."""
+"""Folders that may contain Python packages, which a copy from another stage brings along."""
 # Matches paths that may contain shared libraries.
 _LIBRARY_FOLDERS = re.compile(
     r"^/(?:usr/?|usr/local/?|opt/?)?$|(?:^|/)(?:lib(?:64|s|raries)?|x86_64-linux-gnu)/?$|\.so\b"
@@ -120,7 +120,7 @@ class ImageModel:
     unknown_lines: list[SourceLine] = field(default_factory=list)
     """Lines whose effect could not be determined, although the result may depend on it."""
     cuda_from_other_sources: list[SourceLine] = field(default_factory=list)
-    """Lines that may install CUDA from a source that is not read, such as a runfile, a copy or a downloaded package."""
+    """Lines that may install CUDA from a source that is not read, such as a runfile or a copy."""
     loader_lines: list[SourceLine] = field(default_factory=list)
     """Lines that add folders for the loader: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
     stub_links: list[SourceLine] = field(default_factory=list)
@@ -131,7 +131,7 @@ class ImageModel:
     """Whether a pip command has `--no-deps`."""
     pip_calls: list[PipInstall] = field(default_factory=list)
     refused_lines: list[SourceLine] = field(default_factory=list)
-    """Lines that install into a Python that the system manages, which pip refuses (PEP 668)."""
+    """Lines on which pip refuses to install, because the system manages its Python (PEP 668)."""
 
     def list_limits(self, name: str) -> tuple[str, ...]:
         """Return the specifiers for a package, from its own requirement and from constraints."""
@@ -174,13 +174,17 @@ class _ImageReader:
         self.read = read
         self.pythons = pythons
         self.copies: list[Copy] = []
+        """The copies from the build context so far."""
         self.files = 0
+        """The number of requirements and constraints files that were read."""
         self.is_apt_list_fixed = False
         """Whether NVIDIA's apt list was removed or its key replaced so far."""
         self.copied_stages: set[int] = set()
         """Indexes of the stages whose packages were copied."""
         self.requirements: list[PipRequirement] = []
+        """The requirements of the current pip command and its files."""
         self.limits: list[PipRequirement] = []
+        """The constraints of the current pip command."""
 
     def apply(self, step: Step, stage: BuildStage) -> None:
         """Apply one step of a stage to the model."""
@@ -195,10 +199,7 @@ class _ImageReader:
     # --- files ---
 
     def _parse_copy(self, step: Copy, stage: BuildStage) -> None:
-        """Apply a COPY instruction.
-
-        Files of the build context are recorded, and copies from other stages may bring CUDA or packages.
-        """
+        """Record a copy from the build context, or the CUDA and packages that another stage may bring."""
         if step.origin is None:
             self.copies.append(step)
             return
@@ -253,7 +254,7 @@ class _ImageReader:
             yield from (step.command for step in stage.steps if isinstance(step, ShellCommand))
 
     def _add_stage_packages(self, source: BuildStage) -> None:
-        """Add the packages that pip installed in another stage, because they are copied from there."""
+        """Add the packages that pip installed in another stage, from which a COPY brings them."""
         stages = self._list_ancestors(source)
         first = stages[-1]
         pythons, copies = self.pythons, self.copies
@@ -369,13 +370,13 @@ class _ImageReader:
             self._parse_requirements(path, step, python, depth=0, constraint=True)
         if call.action == "install" and call.has_dependencies and len(subject.pip_calls) < MAX_CALLS:
             options = {argument.text.partition("=")[0] for argument in step.command.words}
-            has_usual_index = (
+            uses_default_index = (
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
-            is_all_read = unknown_before == (subject.other_count, len(subject.unknown_lines))
+            was_all_read = unknown_before == (subject.other_count, len(subject.unknown_lines))
             is_complete = (
-                has_usual_index
-                and is_all_read
+                uses_default_index
+                and was_all_read
                 and all(
                     requirement.is_known and not requirement.redirected_part and "@" not in requirement.text
                     for requirement in self.requirements
@@ -396,8 +397,8 @@ class _ImageReader:
             self.subject.unknown_lines.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
             return
         name, text = file
-        for number, written in iter_requirement_lines(text):
-            line = re.sub(r"\s--hash[= ]\S+", "", written).strip()
+        for number, file_line in iter_requirement_lines(text):
+            line = re.sub(r"\s--hash[= ]\S+", "", file_line).strip()
             option, _, value = line.partition("=") if line.startswith("--") else line.partition(" ")
             if option in ("-r", "--requirement", "-c", "--constraint"):
                 value = value.strip() or line.split()[-1]

@@ -116,7 +116,7 @@ class PipRequirement:
     source: str
     """The name of the file that it is in. Empty for the Dockerfile."""
     is_known: bool = True
-    """Whether all of it is known. A part is unknown if it comes from a variable without a value."""
+    """Whether it is completely known. A part is unknown if it comes from a variable without a value."""
     redirected_part: str = ""
     """The part that the shell interprets as a redirection, such as `>=2.4`. Empty if there is none."""
     marker: str = ""
@@ -129,7 +129,7 @@ class PipRequirement:
 
 @dataclass(frozen=True, slots=True)
 class PipCall:
-    """A `pip install`, `uninstall`, `wheel` or `download`, a `uv pip` command with that name, or `uv pip sync`."""
+    """A `pip` or `uv pip` command: `install`, `uninstall`, `wheel`, `download` or (uv only) `sync`."""
 
     action: str
     """The action, such as `install` or `uninstall`."""
@@ -208,44 +208,44 @@ def parse_pip_call(command: Command) -> PipCall | None:
     arguments = list(command.words)
     if not arguments:
         return None
-    program, python, rest = arguments[0].text, None, arguments[1:]
+    program, python, remaining = arguments[0].text, None, arguments[1:]
     name = command.name
     if (
         name in ("conda", "mamba", "micromamba", "poetry", "pipenv", "pdm")
-        and (inner := _find_conda_run(rest)) is not None
+        and (inner := _find_conda_run(remaining)) is not None
     ):
-        program, name, rest = f"{name} run", inner[0].text.rpartition("/")[2], inner[1:]
+        program, name, remaining = f"{name} run", inner[0].text.rpartition("/")[2], inner[1:]
         arguments = inner
     if (match := _PYTHON.fullmatch(name)) is not None:
-        after_module = _find_pip_module(rest)
+        after_module = _find_pip_module(remaining)
         if after_module is None:
             return None
         python = match[1] if match[1] and "." in match[1] else None
-        rest = rest[after_module:]
+        remaining = remaining[after_module:]
         program = arguments[0].text
     elif name == "uv":
-        if not rest or rest[0].text != "pip":
+        if not remaining or remaining[0].text != "pip":
             return None
-        rest, program = rest[1:], "uv"
+        remaining, program = remaining[1:], "uv"
     elif (match := _PIP.fullmatch(name)) is not None:
         python = match[1] if match[1] and "." in match[1] else None
     else:
         return None
-    while rest and rest[0].text.startswith("-"):
-        rest = rest[2:] if rest[0].text in _OPTIONS_WITH_VALUE else rest[1:]
-    if not rest or rest[0].text not in ("install", "uninstall", "wheel", "download", "sync"):
+    while remaining and remaining[0].text.startswith("-"):
+        remaining = remaining[2:] if remaining[0].text in _OPTIONS_WITH_VALUE else remaining[1:]
+    if not remaining or remaining[0].text not in ("install", "uninstall", "wheel", "download", "sync"):
         return None
-    return _parse_pip(command, rest[0].text, program, python, rest[1:], len(command.words) - len(rest) + 1)
+    return _parse_pip(command, remaining[0].text, program, python, remaining[1:], len(command.words) - len(remaining) + 1)
 
 
-def _find_conda_run(rest: Sequence[Word]) -> list[Word] | None:
+def _find_conda_run(conda_arguments: Sequence[Word]) -> list[Word] | None:
     """Return the command within `conda run`, such as `pip install …` in `conda run -n tf pip install …`.
 
-    `rest` has the arguments after `conda`. Return None if it is another command.
+    `conda_arguments` are those after `conda`. Return None if it is another command.
     """
-    if not rest or rest[0].text != "run":
+    if not conda_arguments or conda_arguments[0].text != "run":
         return None
-    arguments = list(rest[1:])
+    arguments = list(conda_arguments[1:])
     while arguments and arguments[0].text.startswith("-"):
         arguments = (
             arguments[2:] if arguments[0].text in ("-n", "--name", "-p", "--prefix") else arguments[1:]
@@ -253,10 +253,10 @@ def _find_conda_run(rest: Sequence[Word]) -> list[Word] | None:
     return arguments or None
 
 
-def _find_pip_module(rest: Sequence[Word]) -> int | None:
-    """Return the index after `-m pip`, or None if another module or a script is run."""
-    for index, argument in enumerate(rest):
-        if argument.text == "-m" and index + 1 < len(rest) and rest[index + 1].text in ("pip", "uv.pip"):
+def _find_pip_module(arguments: Sequence[Word]) -> int | None:
+    """Return the index after `-m pip` in Python's arguments, or None if they run anything else."""
+    for index, argument in enumerate(arguments):
+        if argument.text == "-m" and index + 1 < len(arguments) and arguments[index + 1].text in ("pip", "uv.pip"):
             return index + 2
         if not argument.text.startswith("-"):
             return None
@@ -264,11 +264,11 @@ def _find_pip_module(rest: Sequence[Word]) -> int | None:
 
 
 def _parse_pip(
-    command: Command, action: str, program: str, python: str | None, rest: Sequence[Word], offset: int
+    command: Command, action: str, program: str, python: str | None, arguments: Sequence[Word], offset: int
 ) -> PipCall:
     """Parse the arguments of a pip command.
 
-    `rest` has the arguments after the action, and `offset` is the number of words before them.
+    `arguments` are those after the action, and `offset` is the number of words before them.
     """
     packages: list[PipRequirement] = []
     files: list[str] = []
@@ -280,12 +280,12 @@ def _parse_pip(
         if redirect.is_glued
     }
     skips_next = False
-    for index, argument in enumerate(rest[:MAX_PIP_ARGUMENTS]):
+    for index, argument in enumerate(arguments[:MAX_PIP_ARGUMENTS]):
         if skips_next:
             skips_next = False
             continue
         text = argument.text
-        next_argument = rest[index + 1].text if index + 1 < len(rest) else ""
+        next_argument = arguments[index + 1].text if index + 1 < len(arguments) else ""
         option, equal, value = text.partition("=")
         if option in ("-r", "--requirement", "--requirements"):
             files.append(value if equal else next_argument)

@@ -63,11 +63,11 @@ class Library:
     is_found: bool | None
     """Whether the image has the library. None if unknown."""
     offer: LibraryOffer | None = None
-    """The library in the image, possibly in another version. None if there is none, or if its path is unknown."""
+    """The library in the image, possibly in another version. None if there is none or its path is unknown."""
 
 
 def list_nvidia_wheels(subject: ImageModel) -> dict[str, str]:
-    """Return the pinned version of each installed NVIDIA wheel, by project name. It is empty if it is not pinned."""
+    """Return the version of each installed NVIDIA wheel, by project name. It is empty if it is not pinned."""
     return {
         name: _parse_pin(installed.requirement.specifier)
         for name, installed in subject.packages.items()
@@ -93,7 +93,7 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
         and _has_working_libraries(base, compat)
     ):
         return tuple(Library(name, True) for name in release.required_libraries)
-    unknown = (
+    may_be_elsewhere = (
         base.kind == "unknown"
         or bool(subject.cuda_from_other_sources)
         or any(re.match(r"cuda|cudnn|cudatoolkit", name) for name in subject.conda)
@@ -108,17 +108,17 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
         )
     )
     if base.kind == "official" and not subject.tensorflows:
-        unknown = True  # the official-image-broken check reports its libraries
+        may_be_elsewhere = True  # the official-image-broken check reports its libraries
     if any("nvidia" in line.text or "requirements" in line.text for line in subject.unknown_lines):
-        unknown = True
+        may_be_elsewhere = True
     return tuple(
-        _find_library(name, subject, tensorflow, release, compat, may_be_elsewhere=unknown)
+        _find_library(name, subject, tensorflow, release, compat, may_be_elsewhere=may_be_elsewhere)
         for name in release.required_libraries
     )
 
 
 def _has_working_libraries(base: BaseReference, compat: Compat) -> bool:
-    """Return whether the TensorFlow of a base image finds its libraries, as in all NGC and most official images."""
+    """Return whether a base image's TensorFlow finds its libraries, as in NGC and most official images."""
     if base.kind == "ngc":
         return True
     image = compat.official_image(base.tensorflow or "")
@@ -134,7 +134,7 @@ def _find_library(
     *,
     may_be_elsewhere: bool,
 ) -> Library:
-    """Return whether the image has a library. With `may_be_elsewhere`, a library that is not found is unknown."""
+    """Return a library and whether the image has it. With `may_be_elsewhere`, a missing one is unknown."""
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
         return Library(soname, True)
     other_versions: list[LibraryOffer] = []
@@ -168,7 +168,7 @@ def _iter_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[L
 def _iter_toolkits(
     soname: str, stem: str, subject: ImageModel, compat: Compat
 ) -> Iterator[tuple[str, str, SourceLine]]:
-    """Yield (folder, CUDA version, source line) for every wheel, base image and apt package with this library.
+    """Yield (folder, CUDA version, source line) for each wheel, base image and apt package with a library.
 
     The folder is empty if it is the default folder of the toolkit.
     """
@@ -195,11 +195,11 @@ def _iter_toolkits(
             yield "", cuda, SourceLine(name, line)
 
 
-def _iter_cudnn_offers(subject: ImageModel, newest: str) -> Iterator[LibraryOffer]:
-    """Yield every cuDNN in the image. An unpinned wheel has the major version `newest`."""
+def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[LibraryOffer]:
+    """Yield every cuDNN in the image. An unpinned wheel has the major version `newest_major`."""
     for project, version in list_nvidia_wheels(subject).items():
         if project.startswith("nvidia-cudnn-"):
-            name = f"libcudnn.so.{versions.major(version or newest)}"
+            name = f"libcudnn.so.{versions.major(version or newest_major)}"
             yield LibraryOffer(
                 f"{SITE_FOLDER}/nvidia/cudnn/lib/{name}",
                 subject.packages[project].requirement.source_line,
@@ -227,5 +227,5 @@ def _iter_cudnn_offers(subject: ImageModel, newest: str) -> Iterator[LibraryOffe
         and base.cuda is not None
         and versions.is_at_least(base.cuda, "12.4")
     ):
-        # A tag with `cudnn` and no number has cuDNN 9.
+        # From CUDA 12.4 on, a tag with `cudnn` and no number has cuDNN 9.
         yield LibraryOffer(f"{_SYSTEM_FOLDER}/libcudnn.so.9", base.source_line)

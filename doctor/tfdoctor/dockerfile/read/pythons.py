@@ -24,10 +24,10 @@ _UNVERSIONED = re.compile(r"(?:.*/)?(python3?|pip3?)")
 _VERSION_MANAGERS = frozenset({"pyenv", "asdf", "rye", "pixi", "add-pkg", "module"})
 
 
-_ALLOWING_OPTIONS = frozenset(
+_PERMITTING_OPTIONS = frozenset(
     {"--break-system-packages", "--target", "-t", "--prefix", "--root", "--dry-run", "--python", "-p"}
 )
-"""pip options that allow it to change the system's Python, or make it install elsewhere."""
+"""pip options that let it change the system's Python, or make it install elsewhere."""
 
 
 def _has_plain_pip(base: BaseReference) -> bool:
@@ -46,6 +46,7 @@ class PythonTracker:
         version = base.python
         if base.kind in ("python", "official", "ngc"):
             self.version_by_command |= {"python": version, "pip": version}
+        # since Ubuntu 20.04 and Debian 11, python3-pip also has a `pip` command
         elif version is not None and (
             (base.system is not None and base.system >= "20.04") or _has_plain_pip(base)
         ):
@@ -58,9 +59,9 @@ class PythonTracker:
         """Whether commands without a path run the Python of an environment."""
 
     def refuses(self, call: PipCall, command: Command) -> bool:
-        """Return whether pip refuses a command because the system manages its Python (PEP 668)."""
+        """Return whether pip refuses to run a command because the system manages its Python (PEP 668)."""
         options = {argument.text.partition("=")[0] for argument in command.words}
-        if not self.is_managed or options & _ALLOWING_OPTIONS:
+        if not self.is_managed or options & _PERMITTING_OPTIONS:
             return False
         version = call.python or self.find_python(call.program)
         if call.program == "uv":
@@ -102,7 +103,7 @@ class PythonTracker:
             self.version_by_command["uv"] = self.environments[setting.value]
 
     def _use_environment(self, folder: str, text: str) -> None:
-        """Point the commands without a path at a virtual environment, or at an unknown Python for conda and pyenv.
+        """Point the commands without a path at a virtual environment, or at an unknown Python (conda, pyenv).
 
         `text` is the setting or path that selects the environment.
         """
@@ -110,18 +111,18 @@ class PythonTracker:
         if version is None and "VIRTUAL_ENV" in text and len(self.environments) == 1:
             version = next(iter(self.environments.values()))
         if folder in self.environments or version is not None:
-            self._set_all(version)
+            self._set_unversioned_commands(version)
         elif "conda" in folder or "pyenv" in folder or "forge" in folder:
-            self._set_all(None)
+            self._set_unversioned_commands(None)
 
-    def _set_all(self, version: str | None) -> None:
+    def _set_unversioned_commands(self, version: str | None) -> None:
         """Set the Python version of all commands without a path, as in an environment."""
         self.is_environment_active = True
         for name in ("python", "python3", "pip", "pip3"):
             self.version_by_command[name] = version
 
     def apply_apt(self, call: AptCall) -> None:
-        """Apply an apt-get command. python-pip is for Python 2.7, and python-is-python3 adds a `python` command."""
+        """Apply an apt-get command. python-pip is for Python 2.7; python-is-python3 adds a `python` command."""
         for name, _ in call.packages:
             if name == "python-pip":
                 self.version_by_command |= {"pip": "2.7", "python": "2.7"}
@@ -129,11 +130,11 @@ class PythonTracker:
                 self.version_by_command["python"] = self.version_by_command.get("python3")
 
     def apply_conda(self, call: CondaCall) -> None:
-        """Apply a conda command that installs Python, on the assumption that its environment is the active one."""
+        """Apply a conda command that installs Python, assuming that its environment is the active one."""
         for name, version in call.packages:
             if name == "python":
                 match = re.fullmatch(r"[=~]{0,2}(\d\.\d{1,2})(?:\.\S*)?", version)
-                self._set_all(match[1] if match is not None else None)
+                self._set_unversioned_commands(match[1] if match is not None else None)
 
     def apply_command(self, command: Command) -> None:
         """Apply a shell command if it creates links, alternatives or virtual environments, or runs get-pip."""
@@ -147,7 +148,7 @@ class PythonTracker:
         elif name == "uv" and arguments[1:2] == ["venv"]:
             self._add_uv_environment(arguments[2:])
         elif name in _VERSION_MANAGERS or (name == "uv" and arguments[1:2] == ["python"]):
-            self._set_all(None)
+            self._set_unversioned_commands(None)
         elif name in ("virtualenv",):
             self._add_environment(
                 arguments[1:],
@@ -166,6 +167,7 @@ class PythonTracker:
                 )
             ):
                 self._add_environment(arguments[index + 2 :], version)
+            # get-pip.py as an argument, or as in `curl … | python3`
             elif any("get-pip" in argument for argument in arguments[1:]) or (
                 command.is_piped and len(arguments) < 3
             ):
@@ -179,9 +181,9 @@ class PythonTracker:
         if match is None:
             return
         version = self.find_python(source)
-        self._set_name(match[1], version)
+        self._set_command(match[1], version)
 
-    def _set_name(self, name: str, version: str | None) -> None:
+    def _set_command(self, name: str, version: str | None) -> None:
         """Set the Python version of a command. If it is `python3`, also set those of `pip3` and `pip`."""
         self.version_by_command[name] = version
         if name == "python3":  # Debian's pip3 is a script of /usr/bin/python3
@@ -199,14 +201,14 @@ class PythonTracker:
             return
         match = _UNVERSIONED.fullmatch(link)
         if match is not None:
-            self._set_name(match[1], self.find_python(path))
+            self._set_command(match[1], self.find_python(path))
 
     def _add_uv_environment(self, arguments: list[str]) -> None:
         """Apply `uv venv`, whose environment uv uses from then on."""
         requested = self._find_version_option(arguments, ("-p", "--python"))
         version = requested if requested is not None else self.version_by_command.get("python3")
         self._add_environment(arguments, version)
-        self._set_all(version)
+        self._set_unversioned_commands(version)
 
     @staticmethod
     def _find_version_option(arguments: list[str], names: tuple[str, ...]) -> str | None:
@@ -220,7 +222,7 @@ class PythonTracker:
         return None
 
     def _add_environment(self, arguments: list[str], version: str | None) -> None:
-        """Record a new virtual environment. Its folder is the last argument that is not an option or a version."""
+        """Record a new virtual environment. Its folder is the last argument except options and versions."""
         folder = next(
             (
                 argument

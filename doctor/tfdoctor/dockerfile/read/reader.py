@@ -1,4 +1,4 @@
-"""Parse the text of a Dockerfile to stages, and expand ARG and ENV as Docker does. Invalid text raises no error.
+"""Parse a Dockerfile to stages, and expand ARG and ENV as Docker does. Invalid text raises no error.
 
 An ARG before the first FROM applies to FROM lines only, unless a stage declares it again. Build arguments from the
 command line, variables of base images and the output of commands are marked as unknown.
@@ -28,7 +28,7 @@ __all__ = ["parse_dockerfile"]
 
 MAX_INSTRUCTIONS = 10_000
 MAX_STEPS = 20_000
-"""Limit for the commands, copies and variables that are read. If it is exceeded, `Dockerfile.is_cut` is set."""
+"""Limit for the commands, copies and variables that are read (see `Dockerfile.is_truncated`)."""
 # --NAME or --NAME=VALUE, with an optionally quoted value.
 _FLAG = re.compile(r"\s*--([a-z-]{1,30})(?:=(\"[^\"]*\"|\S*))?")
 # NAME=VALUE, where the value has quoted and unquoted parts.
@@ -121,8 +121,8 @@ def _start_stage(
 
     It inherits the variables, the folder and the shell of a stage that it builds on.
     """
-    flags, rest = _parse_flags(instruction.body.text)
-    arguments = rest.split()
+    flags, arguments_text = _parse_flags(instruction.body.text)
+    arguments = arguments_text.split()
     written = arguments[0] if arguments else ""
     name = arguments[2].lower() if len(arguments) > 2 and arguments[1].lower() == "as" else ""
     expanded = expand(written, global_arguments)
@@ -149,7 +149,7 @@ def _start_stage(
 
 
 def _parse_flags(text: str) -> tuple[dict[str, str], str]:
-    """Return the `--name=value` flags at the beginning of the text, and the rest of the text."""
+    """Return the `--name=value` flags at the beginning of the text, and the text after them."""
     flags: dict[str, str] = {}
     position = 0
     while (match := _FLAG.match(text, position)) is not None:
@@ -183,7 +183,7 @@ def _parse_arguments(
     variables: dict[str, str | None],
     global_arguments: dict[str, str | None],
 ) -> None:
-    """Add the variables of `ARG A` or `ARG A=1 B=2` to `arguments`. `variables` are those that values may refer to."""
+    """Add the variables of `ARG A` or `ARG A=1 B=2` to `arguments`. The values may refer to `variables`."""
     position = 0
     while position < len(text):
         match = _PAIR.match(text, position)
@@ -243,11 +243,11 @@ def _resolve_path(folder: str | None, path: str) -> str | None:
 
 def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
     """Yield the copies of a COPY or ADD instruction: one for its heredoc and one for its files."""
-    flags, rest = _parse_flags(instruction.body.text)
+    flags, arguments_text = _parse_flags(instruction.body.text)
     arguments: list[str] = []
-    if rest.lstrip().startswith("["):
+    if arguments_text.lstrip().startswith("["):
         try:
-            value = json.loads(rest)
+            value = json.loads(arguments_text)
         except (ValueError, RecursionError):
             value = []
         arguments = (
@@ -256,7 +256,7 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
             else []
         )
     else:
-        arguments = rest.split()
+        arguments = arguments_text.split()
     expanded = [expand(argument.strip("\"'"), stage.variables) for argument in arguments]
     if len(expanded) < 2:
         return
@@ -265,16 +265,17 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
     if target is not None and destination.text.endswith(("/", "/.")) and target != "/":
         target += "/"
     origin = expand(flags["from"], stage.variables) if "from" in flags else None
-    name = None if origin is None else origin.text if origin.is_known else "?"
+    # "?" is the name of no stage, so that an unknown stage is not taken for the build context
+    origin_name = None if origin is None else origin.text if origin.is_known else "?"
     if instruction.heredocs:
-        yield Copy((), target, name, instruction.line, instruction.heredocs[0].text)
+        yield Copy((), target, origin_name, instruction.line, instruction.heredocs[0].text)
     sources = tuple(
         argument.text
         for argument in expanded[:-1]
         if argument.is_known and not argument.text.startswith("<<")
     )
     if sources:
-        yield Copy(sources, target, name, instruction.line)
+        yield Copy(sources, target, origin_name, instruction.line)
 
 
 def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
@@ -287,9 +288,9 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
         position = match.end()
     variables = stage.variables
     folder = stage.folder
-    rest = text[position:]
-    scripts: list[tuple[str, JoinedText, int]] = [(rest, instruction.body, position)]
-    interpreter = _HEREDOC_WORD.sub("", rest).strip() if instruction.heredocs else ""
+    script_text = text[position:]
+    scripts: list[tuple[str, JoinedText, int]] = [(script_text, instruction.body, position)]
+    interpreter = _HEREDOC_WORD.sub("", script_text).strip() if instruction.heredocs else ""
     if instruction.heredocs and interpreter in (
         "",
         "bash",
@@ -301,7 +302,7 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
         "sh -ex",
     ):
         scripts = [
-            (body.text, body, 0) for body in instruction.heredocs if not _is_not_shell_script(body.text)
+            (body.text, body, 0) for body in instruction.heredocs if not _names_other_interpreter(body.text)
         ]
     for script, source, start in scripts:
         parsed = parse_commands(
@@ -321,13 +322,13 @@ def _find_line(source: JoinedText, start: int, offset: int) -> int:
     return source.line_at(offset + start)
 
 
-def _is_not_shell_script(script: str) -> bool:
+def _names_other_interpreter(script: str) -> bool:
     """Return whether the first line of a heredoc names an interpreter that is not a shell."""
     return script.startswith("#!") and "sh" not in script.partition("\n")[0]
 
 
 def _parse_mounts(text: str, stage: _StageBuilder, line: int) -> Iterator[Copy]:
-    """Yield a copy for a bind mount such as `type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
+    """Yield a copy for a bind mount such as `type=bind,source=a.txt,target=/tmp/a.txt`."""
     values = dict(part.partition("=")[::2] for part in text.split(","))
     if values.get("type", "bind") != "bind":
         return

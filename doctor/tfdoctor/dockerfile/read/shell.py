@@ -1,7 +1,7 @@
 """Parse the simple commands of a RUN instruction, and expand variables whose values are known.
 
-Conditions and loops are read as if every command ran, and the output of commands is unknown. A word with an unknown
-part is marked (`Word.known`). The time is linear in the length of the text.
+Conditions and loops are read as if every command ran, and the output of commands is unknown. `Word.is_known` is False
+if a part of the word is unknown. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Expanded:
 
     text: str
     is_known: bool
-    """Whether all of it is known."""
+    """Whether the whole text is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Word:
 
     text: str
     is_known: bool
-    """Whether all of it is known."""
+    """Whether the whole word is known."""
     line: int
 
 
@@ -104,7 +104,7 @@ class Command:
 def expand(
     text: str, variables: Mapping[str, str | None], *, default: str | None = None, depth: int = 0
 ) -> Expanded:
-    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and similar expressions. Quotes are not removed.
+    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and the like, but keep quotes.
 
     A variable whose value in `variables` is None is unknown. A name that is not in `variables` has the value `default`,
     or is unknown if that is None. `depth` counts nested expressions.
@@ -131,23 +131,23 @@ def expand(
 
 
 def _parse_variable(
-    text: str, mark: int, variables: Mapping[str, str | None], default: str | None, depth: int
+    text: str, dollar: int, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> tuple[str | None, int]:
-    """Return the value of the expression whose `$` is at index `mark`, and the index after the expression.
+    """Return the value of the expression whose `$` is at index `dollar`, and the index after it.
 
     The value is None if it is unknown.
     """
-    if text.startswith("${", mark):
-        end = _find_closing(text, mark + 2, "{", "}")
+    if text.startswith("${", dollar):
+        end = _find_closing(text, dollar + 2, "{", "}")
         if end < 0:
-            return text[mark:], len(text)
-        return _expand_braced(text[mark + 2 : end], variables, default, depth), end + 1
-    if text.startswith("$(", mark):
-        end = _find_closing(text, mark + 2, "(", ")")
+            return text[dollar:], len(text)
+        return _expand_braced(text[dollar + 2 : end], variables, default, depth), end + 1
+    if text.startswith("$(", dollar):
+        end = _find_closing(text, dollar + 2, "(", ")")
         return None, (end + 1 if end >= 0 else len(text))
-    match = _NAME.match(text, mark + 1)
+    match = _NAME.match(text, dollar + 1)
     if match is None:
-        return "$", mark + 1
+        return "$", dollar + 1
     return variables.get(match[0], default), match.end()
 
 
@@ -168,55 +168,55 @@ def _find_closing(text: str, start: int, opening: str, closing: str) -> int:
 def _expand_braced(
     inner: str, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> str | None:
-    """Return the value of `${inner}`, or None if it is unknown."""
+    """Return the value of `${inner}`, or None if it is unknown or nested too deep."""
     match = _NAME.match(inner)
     if match is None or depth > 4:
         return None
-    name, rest = match[0], inner[match.end() :]
+    name, operation = match[0], inner[match.end() :]
     is_declared = name in variables
     value = variables.get(name, default)
-    if not rest:
+    if not operation:
         return value
 
     def expand_other(text: str) -> str | None:
         expanded = expand(text, variables, default=default, depth=depth + 1)
         return expanded.text if expanded.is_known else None
 
-    # Here an undeclared variable is unset instead of unknown, because these forms exist for unset variables.
-    if rest.startswith((":-", "-")):
+    # These forms exist for unset variables, so an undeclared variable counts as unset and not as unknown.
+    if operation.startswith((":-", "-")):
         if is_declared and value is None:
             return None
-        return value if value else expand_other(rest.removeprefix(":")[1:])
-    if rest.startswith((":+", "+")):
+        return value if value else expand_other(operation.removeprefix(":")[1:])
+    if operation.startswith((":+", "+")):
         if is_declared and value is None:
             return None
-        return expand_other(rest.removeprefix(":")[1:]) if value else ""
+        return expand_other(operation.removeprefix(":")[1:]) if value else ""
     if value is None:
         return None
-    if rest.startswith("/"):
-        replaces_all = rest.startswith("//")
-        pattern, _, replacement = rest.lstrip("/").partition("/")
+    if operation.startswith("/"):
+        replaces_all = operation.startswith("//")
+        pattern, _, replacement = operation.lstrip("/").partition("/")
         is_literal = not set(pattern) & set("*?[\\")
         return (
             value.replace(pattern, replacement, -1 if replaces_all else 1) if pattern and is_literal else None
         )
-    if rest.startswith((":?", "?")):
+    if operation.startswith((":?", "?")):
         return value
-    return _trim_pattern(value, rest)
+    return _trim_pattern(value, operation)
 
 
-def _trim_pattern(value: str, rest: str) -> str | None:
+def _trim_pattern(value: str, operation: str) -> str | None:
     """Return the value of an expression such as `${A%.*}` or `${A#v}`, which often shorten versions.
 
-    `rest` is the part after the name. Return None if its pattern is not supported.
+    `operation` is the part after the name. Return None if its pattern is not supported.
     """
-    if rest.startswith("%"):
-        pattern = rest.lstrip("%")
+    if operation.startswith("%"):
+        pattern = operation.lstrip("%")
         if pattern == ".*":
-            return value.partition(".")[0] if rest.startswith("%%") else value.rpartition(".")[0] or value
+            return value.partition(".")[0] if operation.startswith("%%") else value.rpartition(".")[0] or value
         return value.removesuffix(pattern) if not set(pattern) & set("*?[") else None
-    if rest.startswith("#"):
-        pattern = rest.lstrip("#")
+    if operation.startswith("#"):
+        pattern = operation.lstrip("#")
         return value.removeprefix(pattern) if not set(pattern) & set("*?[") else None
     return None
 
@@ -256,7 +256,7 @@ def parse_commands(
 
 
 def _parse_exec_form(text: str, line_at: Callable[[int], int]) -> list[Word]:
-    """Return the words of the exec form `["pip", "install", …]`, or an empty list if the text is not in that form.
+    """Return the words of the exec form `["pip", "install", …]`, or an empty list for any other text.
 
     No shell expands variables in this form.
     """
@@ -274,7 +274,7 @@ def _parse_exec_form(text: str, line_at: Callable[[int], int]) -> list[Word]:
 def _unwrap_command(
     builder: _CommandBuilder, variables: dict[str, str | None], depth: int
 ) -> Iterator[Command]:
-    """Yield the command without preceding words such as `sudo` and `A=1`, or the commands in the script of `sh -c`."""
+    """Yield the command without words such as `sudo` and `A=1` before it, or the commands of `sh -c`."""
     words, removed_count = list(builder.words), 0
     is_export = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
     if is_export:
@@ -451,7 +451,7 @@ def _parse_quoted(text: str, position: int) -> tuple[str, int]:
             break
         if text[position] == '"':
             return "".join(parts), position + 1
-        escaped = text[position + 1 : position + 2]
-        parts.append(escaped if escaped in '"\\`' else "" if escaped == "\n" else "\\" + escaped)
+        escaped_char = text[position + 1 : position + 2]
+        parts.append(escaped_char if escaped_char in '"\\`' else "" if escaped_char == "\n" else "\\" + escaped_char)
         position += 2
     return "".join(parts), position

@@ -102,7 +102,7 @@ def _find_escape(lines: list[str]) -> str:
 
 def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
     """Yield the instructions in the lines. `escape` is the character that continues a line."""
-    ends: dict[str, list[int]] = {}  # the indexes of each text that may end a heredoc
+    ends: dict[str, list[int]] = {}  # the indexes of the lines with each text that may end a heredoc
     for index, line in enumerate(lines):
         if len(line) < 200:
             ends.setdefault(line.strip("\t "), []).append(index)

@@ -1,4 +1,4 @@
-"""Determine the TensorFlow release in an image: the one that pip installs for a requirement, or the base image's."""
+"""Determine the TensorFlow release in an image, which pip installs or the base image contains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TensorFlow:
     state: State
     package: str
     release: Release | None
-    """The release that is installed, or if it has no wheel for the Python, the required one. None if unknown."""
+    """The installed release, or the required one if it has no wheel for this Python. None if unknown."""
     python: str | None
     """The version of the Python that it is installed for. None if unknown."""
     installed: InstalledDistribution | None
@@ -85,7 +85,7 @@ def find_tensorflow(subject: ImageModel, compat: Compat) -> TensorFlow:
 
 
 def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, compat: Compat) -> TensorFlow:
-    """Return the TensorFlow that a requirement installs."""
+    """Return the TensorFlow that a requirement and the constraints for it install."""
     requirement = installed.requirement
     specifier = ",".join(
         (
@@ -97,7 +97,7 @@ def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, co
     pinned = requirement.is_known and _is_exact(specifier)
 
     def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
-        """Return the TensorFlow of this requirement with the given state and release."""
+        """Return the TensorFlow of this requirement in this state."""
         return TensorFlow(
             state,
             requirement.name,
@@ -170,6 +170,7 @@ def _is_allowed(specifier: str, version: str) -> bool:
 
 def _is_newer(text: str, releases: list[Release], compat: Compat) -> bool:
     """Return whether a version is newer than all releases in the table."""
+    # tensorflow-gpu is retired, so no version of it counts as newer than the table
     newest = (
         compat.newest.parsed if releases and releases[0].package == "tensorflow" else versions.parse("999")
     )

@@ -4,19 +4,19 @@ The folder `.tfdoctor` in the environment holds:
 
     lock           the lock file with the ID of the process that holds the lock
     history.json   the states before the first and after the last step (record.py)
-    steps/N/…      the snapshot of the step in progress (snapshot.py); for a finished step the files that are still
-                   needed, and an empty file named done
+    steps/N/…      the snapshot of the step in progress (snapshot.py); for a finished step only the files that undo
+                   needs, and an empty file named done
     undo.json      exists if an undo has begun
     steps.gone     exists if an undo is finished and the journal is being deleted
     stage          files that are about to be renamed into place
 
-A step writes its snapshot to the disk before the first change, and writes the manifest last. The step is finished as
-soon as history.json contains it. If a process is killed, the next one that opens the journal finds one of four states:
+A step writes its snapshot to the disk before it changes anything; the manifest is the last file of the snapshot. The step
+is finished as soon as history.json contains it. If a process is killed, the next one finds one of four states:
 
     no manifest                              nothing was changed: the folder of the step is deleted
     a manifest, no entry in history.json     the changes of the step are undone
-    an entry in history.json                 the step is kept
-    undo.json                                the undo is finished
+    an entry in history.json                 the changes of the step remain
+    undo.json                                the undo is completed
 """
 
 # Paths are plain strings, as in snapshot.py.
@@ -109,7 +109,7 @@ class UndoResult:
     restored: int
     """The number of restored paths."""
     unrestored: tuple[str, ...]
-    """The paths that were not restored: somebody else changed them, or their old contents are lost."""
+    """The paths that were not restored, because another program changed them or their old contents are lost."""
 
 
 class Journal:
@@ -133,9 +133,9 @@ class Journal:
     def open(cls, prefix: Path, *, on_wait: Callable[[str], None] | None = None) -> Journal:
         """Create or open the journal of an environment, and lock it.
 
-        If another process holds the lock, `on_wait` is called once with a sentence, and this process waits. Unfinished
-        changes of an earlier run are resolved. Raise JournalError if the journal cannot be created or read, or if that
-        fails.
+        If another process holds the lock, `on_wait` is called once with a sentence, and this process waits. Changes that
+        an earlier run did not finish are undone, and an unfinished undo is completed. Raise JournalError if that fails or
+        if the journal cannot be created or read.
         """
         journal = cls(os.path.realpath(prefix))
         with _convert_os_errors(f"{prefix}: the journal of changes cannot be made"):
@@ -152,7 +152,7 @@ class Journal:
     def read(prefix: Path) -> tuple[HistoryEntry, ...]:
         """Return the finished steps, oldest first, without locking or writing anything.
 
-        Return nothing if an undo has begun. Raise JournalError if the journal is damaged or cannot be read.
+        Return an empty tuple if an undo has begun. Raise JournalError if the journal is damaged or cannot be read.
         """
         folder = f"{os.path.realpath(prefix)}/{STATE_FOLDER}"
         with _convert_os_errors(f"{prefix}: the journal of changes cannot be read"):
@@ -194,10 +194,10 @@ class Journal:
     # -------- steps
 
     def step(self, *, title: str, codes: Sequence[str] = (), paths: Sequence[Path] | None = None) -> Step:
-        """Take a snapshot and begin a step; after that the environment may be changed.
+        """Take a snapshot and begin a step. The caller may change the environment after that.
 
-        `paths` are the paths that the step may change, in addition to the folders that have to be created for them.
-        None means that any path may change. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
+        `paths` are the paths that the step may change; their parent folders may be created, too. None means that any
+        path may change. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
         """
         self._check_idle()
         scope = Scope(("",)) if paths is None else self._make_scope(paths)
@@ -238,8 +238,8 @@ class Journal:
         roots: set[str] = set()
         for path_text in paths:
             absolute = os.path.join(self._prefix, path_text)
-            real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
-            relative = os.path.relpath(real, self._prefix)
+            real_path = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
+            relative = os.path.relpath(real_path, self._prefix)
             try:
                 roots.add(check_path(relative))
             except ValueError as error:
@@ -277,11 +277,11 @@ class Journal:
 
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
         """Compare the environment with the snapshot, and add the step to history.json. This finishes the step."""
-        _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
-        changes = compute_changes(self._prefix, self._steps, rows, snapshot.scan_states(self._prefix, scope))
-        self._give_to_owner(scope, rows)
+        _, scope, old_entries = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
+        changes = compute_changes(self._prefix, self._steps, old_entries, snapshot.scan_states(self._prefix, scope))
+        self._give_to_owner(scope, old_entries)
         entry = replace(entry, changes=len(changes))
-        history = add_step(self._history, entry, changes, rows)
+        history = add_step(self._history, entry, changes, old_entries)
         self._sync_changes(changes)
         write_history(self._folder, history)
         self._history = history
@@ -289,19 +289,19 @@ class Journal:
             self._delete_unneeded(entry.number)
         return entry
 
-    def _give_to_owner(self, scope: Scope, rows: Mapping[str, SnapshotEntry]) -> None:
+    def _give_to_owner(self, scope: Scope, old_entries: Mapping[str, SnapshotEntry]) -> None:
         """If this process is root, give the paths that the step created to the owners of their folders."""
         if os.geteuid() != 0:
             return
         for path in sorted(snapshot.scan_states(self._prefix, scope)):
-            if path not in rows or rows[path].state.type == "file":
+            if path not in old_entries or old_entries[path].state.type == "file":
                 absolute = f"{self._prefix}/{path}"
-                before = rows.get(path)
+                before = old_entries.get(path)
                 if before is None or os.lstat(absolute).st_ino != before.state.inode:
                     give_to_owner_of_folder(absolute)
 
     def _sync_changes(self, changes: list[PathChange]) -> None:
-        """Sync the changed paths to the disk, before history.json lists them."""
+        """Sync the changed paths to the disk."""
         files = [
             f"{self._prefix}/{change.path}"
             for change in changes
@@ -312,9 +312,9 @@ class Journal:
         sync([*readable, *filter(is_folder, folders)])
 
     def _delete_unneeded(self, number: int) -> None:
-        """Delete the kept files and the manifest that a finished step no longer needs.
+        """Delete the files of a finished step that undo does not need.
 
-        The manifest is deleted last, because its absence means that everything else was deleted.
+        The manifest is deleted last, because its absence means that all other files were deleted.
         """
         folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
@@ -322,14 +322,14 @@ class Journal:
         write(f"{folder}/{DONE_FILE}", b"", private=True)
         needed = {change.kept.path for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
-        for number_range in (
+        for folder_name in (
             os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []
         ):
-            content_folder = f"{self._steps}/{files}/{number_range}"
+            content_folder = f"{self._steps}/{files}/{folder_name}"
             if not is_folder(content_folder):
                 continue
             for name in os.listdir(content_folder):
-                if f"{files}/{number_range}/{name}" not in needed:
+                if f"{files}/{folder_name}/{name}" not in needed:
                     os.unlink(f"{content_folder}/{name}")
             with contextlib.suppress(OSError):
                 os.rmdir(content_folder)
@@ -351,12 +351,12 @@ class Journal:
 
         Return (title of the step, number of restored paths, paths that could not be restored).
         """
-        title, scope, rows = snapshot.read_snapshot(f"{self._steps}/{number}")
-        changes = snapshot.find_differences(self._prefix, rows, snapshot.scan_states(self._prefix, scope))
+        title, scope, entries = snapshot.read_snapshot(f"{self._steps}/{number}")
+        changes = snapshot.find_differences(self._prefix, entries, snapshot.scan_states(self._prefix, scope))
         paths = {change.path for change in changes}
         compiled = {
             path: (entry.state.size, entry.state.mtime_ns)
-            for path, entry in rows.items()
+            for path, entry in entries.items()
             if path.endswith(".pyc") and path not in paths
         }
         contents = KeptContents(self._steps)
@@ -365,14 +365,14 @@ class Journal:
         )
         restorer.apply()
         self._delete_step(number)
-        # A folder that was created for one of the paths is not lost if somebody else uses it by now.
-        lost_paths = [path for path in restorer.unrestored if scope.is_whole or path in rows]
+        # A folder that was created for one of the paths is not lost if another program uses it now.
+        lost_paths = [path for path in restorer.unrestored if scope.is_whole or path in entries]
         return title, sum(not is_derived(path) for path in paths - set(restorer.unrestored)), lost_paths
 
     def _delete_step(self, number: int) -> None:
         """Delete an unfinished step.
 
-        The manifest is deleted first, because a step without one counts as not begun.
+        The manifest is deleted first: a step without one counts as not begun.
         """
         folder = f"{self._steps}/{number}"
         if is_folder(folder):
@@ -385,8 +385,8 @@ class Journal:
     def undo(self, force: bool = False) -> UndoResult:
         """Undo all steps.
 
-        Raise JournalError, with nothing changed, if somebody else changed the same paths or if old contents are lost.
-        With `force` these paths are not restored, but listed in `UndoResult.kept`.
+        Raise JournalError, with nothing changed, if another program changed the same paths or old contents are lost.
+        With `force` these paths are not restored, and `UndoResult.unrestored` lists them.
         """
         self._check_idle()
         history = self._history
@@ -394,11 +394,11 @@ class Journal:
             return UndoResult((), 0, ())
         try:
             with _convert_os_errors(f"{self._prefix}: nothing was taken back"):
-                foreign_paths, lost_paths, skipped = find_conflicts(
+                externally_changed, lost_paths, skipped = find_conflicts(
                     self._prefix, history, KeptContents(self._steps)
                 )
                 if not force:
-                    check_conflicts(foreign_paths, lost_paths)
+                    check_conflicts(externally_changed, lost_paths)
                 restorer = self._make_restorer(skipped)
                 restorer.stage()
                 write_undo(self._folder, skipped)
@@ -410,9 +410,9 @@ class Journal:
         with _convert_os_errors(f"{self._prefix}: undoing the changes was interrupted", hint=_RESUME_HINT):
             restorer.apply()
             self._delete_history()
-        kept_paths = {*foreign_paths, *lost_paths, *restorer.unrestored}
+        unrestored = {*externally_changed, *lost_paths, *restorer.unrestored}
         changed = {path for path in history.changes if not is_derived(path)}
-        return UndoResult(history.entries[::-1], len(changed - kept_paths), tuple(sorted(kept_paths)))
+        return UndoResult(history.entries[::-1], len(changed - unrestored), tuple(sorted(unrestored)))
 
     @property
     def _stage(self) -> str:
@@ -467,7 +467,7 @@ class Journal:
     def _finish_undo(self, skipped: set[str]) -> str:
         """Finish an interrupted undo, and return a sentence about it for the user.
 
-        Paths that somebody changed after the interruption are not restored.
+        Paths that another program changed after the interruption are not restored.
         """
         changes = [change for path, change in self._history.changes.items() if not is_derived(path)]
         skipped |= {change.path for change in changes if not self._may_be_half_undone(change)}
@@ -482,7 +482,7 @@ class Journal:
         )
 
     def _may_be_half_undone(self, change: PathChange) -> bool:
-        """Return whether the current state of a path can be the result of an interrupted undo."""
+        """Return whether an interrupted undo may have left the path in its current state."""
         info = lstat_below(self._prefix, change.path)
         if info is None:
             return True
@@ -572,9 +572,9 @@ class Step:
 
 
 def has_pending(prefix: Path) -> bool:
-    """Return whether a step or an undo is unfinished, because its process is running or was killed.
+    """Return whether a step or an undo is unfinished, because its process was killed or is still running.
 
-    Nothing is written. Raise JournalError if the journal cannot be read.
+    This only reads. Raise JournalError if the journal cannot be read.
     """
     folder = f"{os.path.realpath(prefix)}/{STATE_FOLDER}"
     with _convert_os_errors(f"{prefix}: the journal of changes cannot be read"):
@@ -596,14 +596,14 @@ def _format_count(count: int) -> str:
 
 
 def _describe_lost(paths: list[str]) -> str:
-    """Return a sentence about the paths that could not be restored; empty if there are none."""
+    """Return a sentence about the paths that could not be restored; empty if there are no such paths."""
     if not paths:
         return ""
     return f" Not as before, for a program wrote into the files themselves or made others there: {join_paths(paths)}."
 
 
 def _describe_wait(handle: int) -> str:
-    """Return the message for the user while waiting, with the ID of the process that holds the lock if it is known."""
+    """Return the message about waiting, with the ID of the process that holds the lock, if known."""
     with contextlib.suppress(OSError):
         number = os.pread(handle, 20, 0).strip()
         if number.isdigit():
@@ -632,7 +632,7 @@ def _convert_os_errors(problem: str, *, hint: str = "") -> Iterator[None]:
 
 
 def _check_complete(folder: str, history: History) -> None:
-    """Raise JournalError if a finished step is missing in the history: it could not be undone."""
+    """Raise JournalError if history.json lacks a finished step, which therefore cannot be undone."""
     for number in list_step_numbers(folder):
         step = f"{folder}/{STEPS_FOLDER}/{number}"
         is_done = os.path.lexists(f"{step}/{DONE_FILE}") and not os.path.lexists(f"{step}/{MANIFEST}")

@@ -77,15 +77,15 @@ class History:
 
 
 def compute_changes(
-    top: str, steps: str, rows: Mapping[str, SnapshotEntry], found: Mapping[str, PathState]
+    top: str, steps: str, old_entries: Mapping[str, SnapshotEntry], new_states: Mapping[str, PathState]
 ) -> list[PathChange]:
     """Return the changes that a step made, with the hashes of both states.
 
-    `steps` is the folder of all steps. `rows` are the entries of the snapshot before the step, and `found` is a scan
-    after it. Raise OSError if a file cannot be read.
+    `steps` is the folder of all steps. `old_entries` are the snapshot before the step, and `new_states` the states after
+    it. Raise OSError if a file cannot be read.
     """
-    contents, changes = KeptContents(steps), snapshot.find_differences(top, rows, found)
-    paths_to_hash = {}  # files kept by hard link; "" if somebody wrote into the file
+    contents, changes = KeptContents(steps), snapshot.find_differences(top, old_entries, new_states)
+    paths_to_hash = {}  # the saved hard links; "" if a program wrote into the file
     for change in changes:
         before, kept_file = change.before, change.kept
         if before is not None and kept_file is not None and before.sha256 is None:
@@ -117,7 +117,7 @@ def _is_unchanged(change: PathChange) -> bool:
     return is_known and are_equal(before, change.after, compare_times=True)
 
 
-def _was_at_start(before: PathState | None, state: PathState | None) -> bool:
+def _matches_state(before: PathState | None, state: PathState | None) -> bool:
     """Return whether `before`, the state at the beginning of a step, is the same as `state`.
 
     If `before` has no hash, because the file was modified in place, sizes and mtimes are compared instead.
@@ -129,22 +129,21 @@ def _was_at_start(before: PathState | None, state: PathState | None) -> bool:
 
 
 def add_step(
-    history: History, entry: HistoryEntry, found: Iterable[PathChange], rows: Mapping[str, SnapshotEntry]
+    history: History, entry: HistoryEntry, step_changes: Iterable[PathChange], old_entries: Mapping[str, SnapshotEntry]
 ) -> History:
     """Return the history with one more step.
 
-    `found` are the changes of the step, and `rows` the entries of its snapshot. Each path keeps the oldest state
-    "before" and gets the newest state "after". If somebody else changed a path between two steps, an undo restores the
-    state that they left.
+    `step_changes` are the changes of the step, and `old_entries` is its snapshot. Each path has the oldest state as
+    `before` and the newest as `after`. If another program changed a path between two steps, `before` is what it left.
     """
     changes, compiled = dict(history.changes), dict(history.compiled)
-    found = list(found)
-    for change in found:
+    step_changes = list(step_changes)
+    for change in step_changes:
         path, before = change.path, change.before
         merged, previous = change, changes.pop(path, None)
         if previous is not None:
             is_ours = is_derived(path) or any(
-                _was_at_start(before, state) for state in (previous.after, previous.before)
+                _matches_state(before, state) for state in (previous.after, previous.before)
             )
             merged = previous._replace(after=change.after) if is_ours else change._replace(foreign=True)
         elif (
@@ -156,9 +155,9 @@ def add_step(
             # Python compiled it from a source that an earlier step changed.
             merged = change._replace(before=None, kept=None)
         changes[path] = merged
-    changed_paths = {change.path for change in found}
+    changed_paths = {change.path for change in step_changes}
     changed_sources = {path for path in changed_paths if path.endswith(".py") and path not in history.changes}
-    for path, saved in rows.items():
+    for path, saved in old_entries.items():
         if (
             changed_sources
             and path.endswith(".pyc")
@@ -180,40 +179,40 @@ def _find_source(compiled: str) -> str:
 # ---------------------------------------------------------------- conflicts with an undo
 
 
-def find_conflicts(top: str, history: History, kept: KeptContents) -> tuple[list[str], list[str], set[str]]:
-    """Return (paths changed by somebody else, paths whose contents are lost, paths not to undo).
+def find_conflicts(top: str, history: History, contents: KeptContents) -> tuple[list[str], list[str], set[str]]:
+    """Return (paths changed by other programs, paths whose old contents are lost, paths not to restore).
 
-    The third item is a subset of the other two. A path that somebody changed between two steps is only in the first
-    one, because it can be undone. Files that Python creates itself are in none.
+    A path that was changed between two steps is not in the third collection, because the change of the later step can be
+    undone. Files that Python creates itself are in none.
     """
-    real: set[str] = set()
-    hashes = snapshot.compute_digests(_list_files_to_hash(top, history, real))
-    foreign_paths, lost_paths, skipped = [], [], set()
+    real_folders: set[str] = set()
+    hashes = snapshot.compute_digests(_list_files_to_hash(top, history, real_folders))
+    externally_changed, lost_paths, skipped = [], [], set()
     for path, change in history.changes.items():
         before, after = change.before, change.after
         if is_derived(path):
             continue
-        is_recorded_state = any(has_state(top, path, state, hashes, real) for state in (after, before))
-        # An undo replaces the folder by something else, so it must not contain anybody's files.
+        is_recorded_state = any(has_state(top, path, state, hashes, real_folders) for state in (after, before))
+        # An undo replaces this folder with a file or link, so it must not contain other files.
         blocks_restore = (
             before is not None and before.type != "dir" and after is not None and after.type == "dir"
         )
         if not is_recorded_state or (blocks_restore and list_blocking_paths(top, path, history.changes)):
-            foreign_paths.append(path)
+            externally_changed.append(path)
             skipped.add(path)
-        elif before is not None and before.type == "file" and not kept.are_intact(before, change.kept):
+        elif before is not None and before.type == "file" and not contents.are_intact(before, change.kept):
             lost_paths.append(path)
             skipped.add(path)
         elif change.foreign:
-            foreign_paths.append(path)
-    return foreign_paths, lost_paths, skipped
+            externally_changed.append(path)
+    return externally_changed, lost_paths, skipped
 
 
-def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
-    """Return the files that have to be hashed, because their size matches a recorded state."""
+def _list_files_to_hash(top: str, history: History, real_folders: set[str]) -> set[str]:
+    """Return the files whose size is that of a recorded state, so that they must be compared by hash."""
     paths = set()
     for path, change in history.changes.items():
-        info = None if is_derived(path) else lstat_below(top, path, real)
+        info = None if is_derived(path) else lstat_below(top, path, real_folders)
         if info is not None and stat.S_ISREG(info.st_mode):
             sizes = {state.size for state in (change.before, change.after) if state is not None}
             if info.st_size in sizes:
@@ -222,16 +221,16 @@ def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
 
 
 def has_state(
-    top: str, path: str, state: PathState | None, hashes: dict[str, str], real: set[str] | None = None
+    top: str, path: str, state: PathState | None, hashes: dict[str, str], real_folders: set[str] | None = None
 ) -> bool:
     """Return whether the type, size, mode and hash of a path are those of a state.
 
-    None is the state of a path that does not exist. A file state without a hash never matches. `hashes` is a cache of
-    hashes by absolute path.
+    None is the state of a path that does not exist. A file state without a hash never matches. `hashes` is a cache by
+    absolute path.
     """
-    current = snapshot.read_state(top, path, real)
+    current = snapshot.read_state(top, path, real_folders)
     if current is None:
-        return state is None and lstat_below(top, path, real) is None
+        return state is None and lstat_below(top, path, real_folders) is None
     if state is None or current.type != state.type:
         return False
     if current.type == "file":
@@ -244,13 +243,13 @@ def has_state(
     return are_equal(current, state)
 
 
-def check_conflicts(foreign: list[str], lost: list[str]) -> None:
-    """Raise JournalError if there are paths that somebody else changed, or whose contents are lost."""
-    if not foreign and not lost:
+def check_conflicts(externally_changed: list[str], lost: list[str]) -> None:
+    """Raise JournalError if there are paths that other programs changed, or whose contents are lost."""
+    if not externally_changed and not lost:
         return
     parts = []
-    if foreign:
-        parts.append(f"changed by somebody since tfdoctor changed them: {join_paths(foreign)}")
+    if externally_changed:
+        parts.append(f"changed by somebody since tfdoctor changed them: {join_paths(externally_changed)}")
     if lost:
         parts.append(
             f"what they were is no longer kept, for a program wrote into the files themselves: {join_paths(lost)}"
@@ -262,7 +261,7 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
 
 
 def join_paths(paths: Iterable[str]) -> str:
-    """Return the first paths as text, and the number of the others."""
+    """Join the first paths to a text for a message, and add the number of the others."""
     names = sorted(paths)
     suffix = f" and {len(names) - _MAX_LISTED_PATHS} more" if len(names) > _MAX_LISTED_PATHS else ""
     return ", ".join(clean_line(name) for name in names[:_MAX_LISTED_PATHS]) + suffix
@@ -271,12 +270,12 @@ def join_paths(paths: Iterable[str]) -> str:
 # ---------------------------------------------------------------- files
 
 
-def list_step_numbers(own: str) -> list[int]:
+def list_step_numbers(state_folder: str) -> list[int]:
     """Return the numbers of the steps that have a folder, in ascending order.
 
     Raise JournalError if the folder of steps is not a folder, or OSError if it cannot be listed.
     """
-    steps = f"{own}/{STEPS_FOLDER}"
+    steps = f"{state_folder}/{STEPS_FOLDER}"
     if not is_folder(steps):
         if os.path.lexists(steps):
             raise make_damage_error(steps, "not a folder")
@@ -285,7 +284,7 @@ def list_step_numbers(own: str) -> list[int]:
     return sorted(int(name) for name in names if _NUMBER.fullmatch(name) and is_folder(f"{steps}/{name}"))
 
 
-def write_history(own: str, history: History) -> None:
+def write_history(state_folder: str, history: History) -> None:
     """Write history.json. Raise OSError if that fails."""
     value = {
         "entries": [
@@ -301,7 +300,7 @@ def write_history(own: str, history: History) -> None:
         ],
         "compiled": [[path, *size_mtime] for path, size_mtime in sorted(history.compiled.items())],
     }
-    write_json(f"{own}/{HISTORY_FILE}", value)
+    write_json(f"{state_folder}/{HISTORY_FILE}", value)
 
 
 def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
@@ -313,18 +312,18 @@ def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
     return value
 
 
-def read_history(own: str) -> History:
+def read_history(state_folder: str) -> History:
     """Return the history; it is empty if history.json does not exist.
 
     Raise JournalError if the file is damaged or has an older format, or OSError if it cannot be read.
     """
-    history_path = f"{own}/{HISTORY_FILE}"
+    history_path = f"{state_folder}/{HISTORY_FILE}"
     try:
         value = read_json(history_path, {"entries", "changes", "compiled"})
     except FileNotFoundError:
-        for number in list_step_numbers(own):
-            if lstat_below(own, f"{STEPS_FOLDER}/{number}/record.json") is not None:
-                raise make_format_error(own) from None
+        for number in list_step_numbers(state_folder):
+            if lstat_below(state_folder, f"{STEPS_FOLDER}/{number}/record.json") is not None:
+                raise make_format_error(state_folder) from None
         return History()
     try:
         entries = tuple(_parse_entry(item) for item in value["entries"])
@@ -364,17 +363,17 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
     return PathChange(check_path(change["path"]), before, after, kept_file, change["foreign"])
 
 
-def write_undo(own: str, left: Iterable[str]) -> None:
+def write_undo(state_folder: str, unrestored: Iterable[str]) -> None:
     """Record that an undo has begun, and the paths that it does not restore. Raise OSError if that fails."""
-    write_json(f"{own}/{UNDO_FILE}", {"left": sorted(left)})
+    write_json(f"{state_folder}/{UNDO_FILE}", {"left": sorted(unrestored)})
 
 
-def read_undo(own: str) -> set[str] | None:
-    """Return the paths that a begun undo does not restore; None if no undo has begun.
+def read_undo(state_folder: str) -> set[str] | None:
+    """Return the paths that the undo in progress does not restore; None if no undo has begun.
 
     Raise JournalError if undo.json is damaged, or OSError if it cannot be read.
     """
-    undo_path = f"{own}/{UNDO_FILE}"
+    undo_path = f"{state_folder}/{UNDO_FILE}"
     try:
         value = read_json(undo_path, {"left"})
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Restore the files of an environment from the kept contents.
+"""Restore the files of an environment from their saved contents.
 
-Somebody may have modified the kept contents, and another user may request the undo. Therefore nothing outside the
-environment is changed, links to folders are not followed, and no file gets more permissions than it had.
+The saved contents are not trusted: they may have been modified, and another user may run the undo. Therefore nothing
+outside the environment is changed, links to folders are not followed, and no file gets more permissions than it has.
 """
 # Paths are plain strings, as in snapshot.py.
 # ruff: noqa: PTH101, PTH102, PTH105, PTH106, PTH108, PTH115, PTH211
@@ -43,48 +43,48 @@ if TYPE_CHECKING:
 
 
 class KeptContents:
-    """The kept contents of files, which somebody may have modified."""
+    """The saved contents of files, which may have been modified."""
 
     def __init__(self, steps: str) -> None:
-        """`steps` is the folder that contains a folder for each step."""
+        """Use the saved files in `steps`, which has a folder for each step."""
         self._steps = steps
-        self._real: set[str] = set()
+        self._real_folders: set[str] = set()
 
-    def get_path(self, kept: KeptFile) -> str:
-        """Return the path of the file that holds the contents."""
-        return f"{self._steps}/{kept.path}"
+    def get_path(self, file: KeptFile) -> str:
+        """Return the absolute path of a saved file."""
+        return f"{self._steps}/{file.path}"
 
-    def get_info(self, kept: KeptFile) -> os.stat_result | None:
-        """Return the lstat result of the kept file; None if it does not exist or is not a regular file."""
-        info = lstat_below(self._steps, kept.path, self._real)
+    def get_info(self, file: KeptFile) -> os.stat_result | None:
+        """Return the lstat result of a saved file; None if it does not exist or is not a regular file."""
+        info = lstat_below(self._steps, file.path, self._real_folders)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
-    def are_intact(self, before: PathState, kept: KeptFile | None) -> bool:
-        """Return whether the contents still exist and are those of `before`.
+    def are_intact(self, before: PathState, file: KeptFile | None) -> bool:
+        """Return whether the saved file exists and still has the contents of `before`.
 
-        They are not if somebody wrote into the file through a hard link.
+        It does not if a program wrote into the file, which is usually a hard link.
         """
-        info = self.get_info(kept) if kept is not None else None
-        if kept is None or info is None or info.st_size != before.size:
+        info = self.get_info(file) if file is not None else None
+        if file is None or info is None or info.st_size != before.size:
             return False
         return info.st_mtime_ns == before.mtime_ns or (
-            before.sha256 is not None and digest(self.get_path(kept)) == before.sha256
+            before.sha256 is not None and digest(self.get_path(file)) == before.sha256
         )
 
 
 class Restorer:
-    """Restores paths to their earlier states: new paths are removed, then folders, files and links are restored.
+    """Restores paths to their earlier states.
 
-    Each file is replaced by one rename, so that a killed run leaves it either unchanged or restored. Running again is
-    harmless. After that `unrestored` has the paths that could not be restored, because their contents are lost or
-    somebody's files are in the way.
+    First new paths are removed, then folders, files and links are restored. Each file is replaced by one rename. If the
+    process is killed, the file is either unchanged or restored, and the next run can start from the beginning.
+    `unrestored` lists the paths that could not be restored, because their contents are lost or other files are in the way.
     """
 
     def __init__(
         self,
         top: str,
         stage: str,
-        kept: KeptContents,
+        contents: KeptContents,
         changes: Iterable[PathChange],
         *,
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
@@ -93,31 +93,32 @@ class Restorer:
         """Prepare the restoration of `changes`.
 
         `top` is the environment. `stage` is a temporary folder for prepared files, which is deleted at the end.
-        `valid_pyc` has (size, mtime) of the compiled files, by path, that belong to the restored sources. If `exact`,
-        the changes come from a scan of the whole environment, so that no other compiled files have to be removed.
+        `valid_pyc` has (size, mtime in ns) of the compiled files that belong to the restored sources, by path. If
+        `exact`, the changes come from a scan of the whole environment and include the compiled files. Otherwise, outdated
+        compiled files of the changed sources are searched and removed.
         """
         self._top = top
         self._stage_folder = stage
-        self._contents = kept
+        self._contents = contents
         self._changes = sorted(changes, key=lambda change: change.path)
         self._staged_paths: dict[str, str] = {}
         self._valid_pyc = valid_pyc or {}
         self._exact = exact
         self._touched_folders: set[str] = set()
-        self._real: set[str] = set()
+        self._real_folders: set[str] = set()
         """Paths that are known to be folders and not links: a cache for `lstat_below`."""
-        self._folders: set[str] = set()
+        self._changed_folders: set[str] = set()
         """The changed paths that were folders at the start."""
-        self._modes: dict[str, int] = {}
+        self._final_modes: dict[str, int] = {}
         """The final mode of each folder, by path."""
         self.unrestored: list[str] = []
 
-    # -------- preparing files, so that a full disk is noticed before anything changes
+    # -------- preparing files first, so that a full disk is noticed before anything changes
 
     def stage(self) -> None:
         """Prepare every file that has to be restored, without changing the environment.
 
-        Raise OSError if that fails. May be called again.
+        Raise OSError if that fails. It can be called again after an error.
         """
         remove(self._stage_folder)
         os.mkdir(self._stage_folder, 0o700)
@@ -143,7 +144,7 @@ class Restorer:
     # -------- restoring
 
     def apply(self) -> None:
-        """Restore all paths and sync them to the disk. Raise OSError if that fails. May be called again."""
+        """Restore all paths and sync them to the disk. Raise OSError if that fails; then call it again."""
         if not self._staged_paths:
             remove(self._stage_folder)
             os.mkdir(self._stage_folder, 0o700)
@@ -152,9 +153,9 @@ class Restorer:
             if change.before is None:
                 self._remove(change.path)
         if not self._exact:
-            self._purge_compiled()
+            self._remove_outdated_pyc()
         for change in reversed(self._changes):
-            if change.path in self._folders and (change.before is None or change.before.type != "dir"):
+            if change.path in self._changed_folders and (change.before is None or change.before.type != "dir"):
                 self._remove_folder(change.path)
         for change in self._changes:
             if change.before is not None and change.before.type == "dir":
@@ -166,14 +167,14 @@ class Restorer:
                 and change.path not in self.unrestored
             ):
                 self._restore_path(change, change.before)
-        for path in sorted(self._modes, reverse=True):
+        for path in sorted(self._final_modes, reverse=True):
             info = self._lstat(path)
             if (
                 info is not None
                 and stat.S_ISDIR(info.st_mode)
-                and stat.S_IMODE(info.st_mode) != self._modes[path]
+                and stat.S_IMODE(info.st_mode) != self._final_modes[path]
             ):
-                self._chmod(path, self._modes[path])
+                self._chmod(path, self._final_modes[path])
         sync([folder for folder in map(self._resolve, sorted(self._touched_folders)) if is_folder(folder)])
         remove(self._stage_folder)
 
@@ -182,13 +183,13 @@ class Restorer:
         return f"{self._top}/{path}" if path else self._top
 
     def _lstat(self, path: str) -> os.stat_result | None:
-        """Return the lstat result of a path; None if it does not exist or if a link leads to it."""
-        return lstat_below(self._top, path, self._real)
+        """Return the lstat result of a path; None if it does not exist or a parent folder is a link."""
+        return lstat_below(self._top, path, self._real_folders)
 
     def _has_parent_folder(self, path: str) -> bool:
-        """Return whether the parent folder of a path exists and no link leads to it."""
+        """Return whether the parent folder of a path exists and is not reached through a link."""
         folder = path.rpartition("/")[0]
-        if not folder or folder in self._real:
+        if not folder or folder in self._real_folders:
             return True
         info = self._lstat(folder)
         return info is not None and stat.S_ISDIR(info.st_mode)
@@ -207,14 +208,14 @@ class Restorer:
         self._touched_folders.add(path)
 
     def _make_folders_writable(self) -> None:
-        """Make changed folders writable until the end of the restoration."""
+        """Make the changed folders writable. `apply` restores their modes at the end."""
         for path, *_ in self._changes:
             info = self._lstat(path)
             if info is None or not stat.S_ISDIR(info.st_mode):
                 continue
-            self._folders.add(path)
+            self._changed_folders.add(path)
             if info.st_mode & 0o700 != 0o700:
-                self._modes.setdefault(path, stat.S_IMODE(info.st_mode))
+                self._final_modes.setdefault(path, stat.S_IMODE(info.st_mode))
                 self._chmod(path, stat.S_IMODE(info.st_mode) | 0o700)
 
     def _remove(self, path: str) -> None:
@@ -228,8 +229,8 @@ class Restorer:
         os.unlink(self._resolve(path))
         self._mark_touched(path)
 
-    def _purge_compiled(self) -> None:
-        """Remove the compiled files of changed sources, unless they belong to the restored sources."""
+    def _remove_outdated_pyc(self) -> None:
+        """Remove the compiled files of changed sources, except those that belong to the restored sources."""
         restored_paths = {change.path for change in self._changes if change.before is not None}
         stems_by_folder: dict[str, set[str]] = {}
         for path, *_ in self._changes:
@@ -257,7 +258,7 @@ class Restorer:
             if has_removed and cache_folder not in restored_paths:
                 with contextlib.suppress(OSError):
                     os.rmdir(self._resolve(cache_folder))
-                    self._real.discard(cache_folder)
+                    self._real_folders.discard(cache_folder)
 
     def _list_folder(self, folder: str) -> list[tuple[str, os.stat_result]]:
         """Return (path, lstat result) of the entries of a folder; empty if the path is not a folder."""
@@ -283,8 +284,10 @@ class Restorer:
             self._record_unrestored(path)
             return
         remove(self._resolve(path))
-        self._real = {other for other in self._real if other != path and not other.startswith(f"{path}/")}
-        self._modes.pop(path, None)
+        self._real_folders = {
+            real for real in self._real_folders if real != path and not real.startswith(f"{path}/")
+        }
+        self._final_modes.pop(path, None)
         self._mark_touched(path)
 
     def _make_folder(self, path: str, mode: int) -> None:
@@ -298,7 +301,7 @@ class Restorer:
             os.mkdir(self._resolve(path), 0o700)
             give_to_owner_of_folder(self._resolve(path))
             self._mark_touched(path)
-        self._modes[path] = mode
+        self._final_modes[path] = mode
 
     def _restore_path(self, change: PathChange, before: PathState) -> None:
         """Restore a file or link. Record it as not restored if its contents or its parent folder are missing."""
@@ -339,7 +342,7 @@ class Restorer:
     def _set_mode_and_mtime(self, absolute: str, info: os.stat_result, before: PathState) -> None:
         """Set the mode and the mtime of a file.
 
-        The set-user-ID and set-group-ID bits are never added, because another user may request the undo.
+        The set-user-ID and set-group-ID bits are never added, because another user may run the undo.
         """
         if info.st_mtime_ns != before.mtime_ns:
             os.utime(absolute, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
@@ -364,5 +367,5 @@ class Restorer:
 
 
 def list_blocking_paths(top: str, folder: str, known: Collection[str]) -> list[str]:
-    """Return the paths in a folder that are neither in `known` nor created by Python itself."""
+    """Return the paths in a folder that are neither in `known` nor created by Python."""
     return [path for path in scan_states(top, Scope((folder,))) if path not in known and not is_derived(path)]

@@ -5,16 +5,15 @@ A snapshot is stored in the folder of a step:
     files/0/0, files/0/1, …   the contents of the files, numbered, a thousand in each folder
     manifest.json             every path with its type, mode, size, mtime, and the number of its contents
 
-The contents are hard links to the files. Small files that programs rewrite in place are copied, and so are all files if
-linking is impossible. Links take no space, so that the snapshot of an environment of several gigabytes takes a second.
-If a program writes *into* a linked file, the kept contents change too. The size, the mtime or the hash reveals this,
-and it is reported.
+The contents are hard links to the files, which take no space: a snapshot of several gigabytes takes about a second. Small
+files that programs rewrite in place are copied, and so are all files if linking is impossible. If a program writes *into*
+a linked file, the saved contents change too. The size, the mtime or the hash reveals this, and undo reports it.
 
 Paths are strings relative to the environment, with "/" as the separator. The folder `.tfdoctor` is never scanned, and
 links to folders are never followed. Stored data is not trusted, because another user may own the environment. Functions
 here raise OSError; the journal converts it to JournalError.
 """
-# There are 40,000 names, some not UTF-8: plain strings are ten times faster than Path.
+# Plain strings are ten times faster than Path, and an environment has about 40,000 files.
 # ruff: noqa: PTH102, PTH115
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FORMAT_VERSION = 2
-"""The format version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
+"""The format version of manifest.json, history.json and undo.json. In format 1 each step had a record.json."""
 FILES, MANIFEST = "files", "manifest.json"
 REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
-"""Folders of an environment whose files are rewritten in place: the first line of scripts, and conda's history."""
+"""Folders whose files programs rewrite in place: the `#!` line of scripts, and conda's history."""
 SITE_FOLDER_NAMES = frozenset({"site-packages", "dist-packages"})
-"""The names of folders for packages."""
+"""The names of folders in which packages are installed."""
 MAX_COPY_BYTES, MAX_SITE_COPY_BYTES, MAX_NAMED_COPY_BYTES = 1 << 20, 64 << 10, 16 << 20
-"""The largest sizes in bytes of files that are copied.
+"""The largest sizes in bytes of files that are copied instead of linked.
 
-The limits apply to files in `REWRITTEN_FOLDERS`, to files directly in site-packages, and to steps that name their
-paths.
+They apply to files in `REWRITTEN_FOLDERS`, to files directly in site-packages, and to all files of a step that is
+limited to some paths.
 """
 LINK_ERRNOS = frozenset(
     {errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP}
 )
-"""The errors of a file system that cannot link a file: it is copied instead."""
+"""The errors that mean that a file cannot be linked, so that it is copied instead."""
 MAX_JSON_BYTES = 512 << 20
 """The largest size in bytes of a JSON file that is read."""
 SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
@@ -86,7 +85,7 @@ class PathState(NamedTuple):
 
 
 class KeptFile(NamedTuple):
-    """The location of a file's kept contents: the number of the step, and the number of the file in it."""
+    """The location of a file's saved contents: the number of the step, and the number of the file in it."""
 
     step: int
     number: int
@@ -105,7 +104,7 @@ class SnapshotEntry(NamedTuple):
 
     state: PathState
     kept: KeptFile | None
-    """The contents; None if the path is not a file."""
+    """The saved contents; None if the path is not a file."""
 
 
 class PathChange(NamedTuple):
@@ -117,9 +116,9 @@ class PathChange(NamedTuple):
     after: PathState | None
     """The state after the change; None if the path no longer exists."""
     kept: KeptFile | None
-    """The contents of `before`; None if they are lost, or if the path was not a file."""
+    """The saved contents of `before`; None if they are lost, or if the path was not a file."""
     foreign: bool = False
-    """Whether somebody else changed the path between two steps. `before` is then the state that they left."""
+    """Whether another program changed the path between two steps. `before` is then the state that it left."""
 
 
 class Scope(NamedTuple):
@@ -200,30 +199,30 @@ def make_format_error(path: str) -> JournalError:
     return JournalError(message, hint=f"Nothing was changed. {undo} {_UNDO_NEEDS_FOLDER}")
 
 
-def lstat_below(top: str, path: str, real: set[str] | None = None) -> os.stat_result | None:
-    """Return the lstat result of a path below `top`; None if it does not exist, or if a parent folder is a link.
+def lstat_below(top: str, path: str, real_folders: set[str] | None = None) -> os.stat_result | None:
+    """Return the lstat result of a path below `top`; None if it is missing or a parent folder is a link.
 
-    `real` is a cache of paths that are known to be folders and not links. It is for callers with thousands of paths.
+    `real_folders` is a cache of paths that are known to be folders and not links, for callers with thousands of paths.
     """
     folder, _, name = path.rpartition("/")
     try:
-        if folder and (real is None or folder not in real):
+        if folder and (real_folders is None or folder not in real_folders):
             current = ""
             for part in folder.split("/"):
                 current = f"{current}/{part}" if current else part
-                if real is not None and current in real:
+                if real_folders is not None and current in real_folders:
                     continue
                 if not stat.S_ISDIR(os.lstat(f"{top}/{current}").st_mode):
                     return None
-                if real is not None:
-                    real.add(current)
+                if real_folders is not None:
+                    real_folders.add(current)
         return os.lstat(f"{top}/{folder}/{name}" if folder else f"{top}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
 def is_derived(path: str) -> bool:
-    """Return whether Python creates the file by itself. Changes to such files are never a conflict."""
+    """Return whether Python creates the file by itself. A change to it is never a conflict."""
     return path.endswith(".pyc") or "__pycache__" in path.split("/")
 
 
@@ -243,7 +242,7 @@ def compute_digests(paths: Iterable[str]) -> dict[str, str]:
     Files that no longer exist are omitted.
     """
 
-    def compute_digest(path: str) -> str | None:
+    def hash_if_exists(path: str) -> str | None:
         try:
             return digest(path)
         except FileNotFoundError:
@@ -251,7 +250,7 @@ def compute_digests(paths: Iterable[str]) -> dict[str, str]:
 
     sorted_paths = sorted(paths)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        hashes = dict(zip(sorted_paths, pool.map(compute_digest, sorted_paths), strict=True))
+        hashes = dict(zip(sorted_paths, pool.map(hash_if_exists, sorted_paths), strict=True))
     return {path: sha256 for path, sha256 in hashes.items() if sha256 is not None}
 
 
@@ -259,10 +258,7 @@ def compute_digests(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
-    """Return the state of a path from its lstat result; None for sockets, pipes and devices.
-
-    Those cannot be restored.
-    """
+    """Return the state of a path from its lstat result; None for sockets, pipes and devices."""
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISREG(info.st_mode):
         return PathState("file", mode, info.st_size, info.st_mtime_ns, inode=info.st_ino)
@@ -273,9 +269,9 @@ def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
     return None
 
 
-def read_state(top: str, path: str, real: set[str] | None = None) -> PathState | None:
-    """Return the state of one path as in `scan`; None if it does not exist or is not a file, folder or link."""
-    info = lstat_below(top, path, real)
+def read_state(top: str, path: str, real_folders: set[str] | None = None) -> PathState | None:
+    """Return the state of one path; None if it does not exist or is not a file, folder or link."""
+    info = lstat_below(top, path, real_folders)
     if info is None:
         return None
     try:
@@ -323,7 +319,7 @@ def scan_states(top: str, scope: Scope) -> dict[str, PathState]:
 def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
     """Return whether a file has to be copied instead of linked, because programs may write into it."""
     if state.mode & SET_ID_BITS:
-        return False  # a copy would lose the bits, or give too many permissions
+        return False  # a copy does not have these bits
     if not scope.is_whole:
         return state.size <= MAX_NAMED_COPY_BYTES
     if state.size > MAX_COPY_BYTES:
@@ -382,14 +378,14 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
     `top` is the environment, and `folder` has the form `…/steps/N`. Raise OSError if that fails.
     """
     steps, _, step = folder.rpartition("/")
-    content_folders, copied_paths, rows = [f"{folder}/{FILES}"], list[str](), dict[str, SnapshotEntry]()
+    content_folders, copied_paths, entries = [f"{folder}/{FILES}"], list[str](), dict[str, SnapshotEntry]()
     copied_by_inode: dict[int, tuple[PathState, str]] = {}
     """The state and copy of each copied file, by inode: other names of the same file link to the copy."""
     os.mkdir(content_folders[0], 0o700)
     count = 0
     for path, state in scan_states(top, scope).items():
         if state.type != "file":
-            rows[path] = SnapshotEntry(state, None)
+            entries[path] = SnapshotEntry(state, None)
             continue
         if count % 1000 == 0:
             content_folders.append(f"{folder}/{FILES}/{count // 1000}")
@@ -399,21 +395,21 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
         with contextlib.suppress(FileNotFoundError):  # deleted during the scan
             if _needs_copy(path, state, scope) or not make_hard_link(source, target):
                 if state.inode in copied_by_inode and make_hard_link(copied_by_inode[state.inode][1], target):
-                    rows[path] = SnapshotEntry(copied_by_inode[state.inode][0], kept_file)
+                    entries[path] = SnapshotEntry(copied_by_inode[state.inode][0], kept_file)
                 else:
                     state_of_copy = copy_file(source, target)  # this state is newer than that of the scan
-                    rows[path] = SnapshotEntry(state_of_copy, kept_file)
+                    entries[path] = SnapshotEntry(state_of_copy, kept_file)
                     copied_by_inode[state_of_copy.inode] = state_of_copy, target
                     copied_paths.append(target)
             else:
-                rows[path] = SnapshotEntry(state, kept_file)
+                entries[path] = SnapshotEntry(state, kept_file)
         count += 1
     sync((*copied_paths, *content_folders))
     value = {
         "title": title,
         "roots": scope.roots,
         "folders": scope.folders,
-        "rows": [[path, *entry] for path, entry in rows.items()],
+        "rows": [[path, *entry] for path, entry in entries.items()],
     }
     write_json(f"{folder}/{MANIFEST}", value)
 
@@ -429,15 +425,15 @@ def read_snapshot(folder: str) -> Snapshot:
         scope = Scope(
             *(tuple(check_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
         )
-        rows = {}
+        entries = {}
         for path, state, kept_file in value["rows"]:
             entry = SnapshotEntry(check_state(PathState(*state)), parse_kept_file(kept_file))
             if (entry.kept is None) != (entry.state.type != "file"):
                 raise make_damage_error(manifest_path, "a file without bytes")
-            rows[check_path(path)] = entry
+            entries[check_path(path)] = entry
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise make_damage_error(manifest_path, "not what tfdoctor writes") from error
-    return Snapshot(str(value["title"]), scope, rows)
+    return Snapshot(str(value["title"]), scope, entries)
 
 
 def check_path(path: object, *, root: bool = False) -> str:
@@ -461,7 +457,7 @@ def _are_valid_integers(*numbers: object) -> bool:
 
 
 def parse_kept_file(value: object) -> KeptFile | None:
-    """Parse the location of kept contents; return None for None.
+    """Parse the location of saved contents; return None for None.
 
     Raise ValueError or TypeError if it is not valid.
     """
@@ -502,24 +498,24 @@ def check_state(state: PathState) -> PathState:
 
 
 def find_differences(
-    top: str, rows: Mapping[str, SnapshotEntry], states: Mapping[str, PathState]
+    top: str, entries: Mapping[str, SnapshotEntry], states: Mapping[str, PathState]
 ) -> list[PathChange]:
     """Return the changes between a snapshot and the current states, sorted by path.
 
-    `rows` are the entries of the snapshot, and `found` the states of a scan. Files that the snapshot copied are hashed,
-    because they may differ even if their sizes are the same.
+    `entries` are those of the snapshot, and `states` the current states. Besides type, mode, size and mtime, the hashes
+    of files that the snapshot copied are compared, and the inodes of the others.
     """
     paths_to_hash = [
         f"{top}/{path}"
-        for path, entry in rows.items()
+        for path, entry in entries.items()
         if entry.state.sha256 is not None
         and path in states
         and (states[path].type, states[path].size) == (entry.state.type, entry.state.size)
     ]
     hashes = compute_digests(paths_to_hash)
     changes = []
-    for path in sorted(rows.keys() | states.keys()):
-        entry, current = rows.get(path), states.get(path)
+    for path in sorted(entries.keys() | states.keys()):
+        entry, current = entries.get(path), states.get(path)
         if (
             entry is None
             or current is None
@@ -548,7 +544,7 @@ def _is_same_state(before: PathState, current: PathState, sha256: str | None) ->
 
 
 def are_equal(first: PathState | None, second: PathState | None, *, compare_times: bool = False) -> bool:
-    """Return whether two states are the same. The mtimes of files are compared only if `compare_times` is true."""
+    """Return whether two states are the same. Mtimes of files count only if `compare_times` is true."""
     if first is None or second is None:
         return first is second
     if (first.type, first.size, first.sha256, first.target) != (

@@ -1,8 +1,7 @@
-"""Read environment.yml: convert the packages of a conda environment to pip requirements.
+"""Read environment.yml, and convert the packages of a conda environment to pip requirements.
 
-Only the usual subset of YAML is supported, and anything else is refused. Package names that differ on the package index
-are mapped. Packages that exist only in conda (system libraries, CUDA, compilers) are left out, with a note that names
-them.
+Only the usual subset of YAML is supported; other YAML is an error. Names that differ between conda and the package index
+are converted. Packages that exist only in conda (system libraries, CUDA, compilers) are left out with a note.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["convert_conda_constraint", "read_environment"]
 
 _IGNORED_KEYS = frozenset({"name", "channels", "prefix", "platforms", "variables", "channel_priority"})
-"""Top-level keys without requirements."""
+"""Top-level keys that contain no requirements."""
 _CUDA_NAME = re.compile(
     r"cudatoolkit(?:-dev)?|cudnn|cuda(?:-.+)?|nccl|libcu.+|libnv.+|libnccl.*|cutensor|__cuda"
 )
@@ -43,8 +42,8 @@ _CONDA_ONLY_NAME = re.compile(
 def read_environment(text: str, path: Path, read_text: Callable[[Path], str]) -> RequirementFile:
     """Return the requirements in the text of an environment.yml.
 
-    `path` is the path of the file, and `read_text` returns the text of a file that its `pip:` list includes. Raise
-    UsageError if the file cannot be used.
+    `path` is the path of the file. `read_text` reads a file that its `pip:` list includes. Raise UsageError if a file
+    cannot be used.
     """
     display_path = clean_line(str(path))
     result = RequirementFile()
@@ -96,9 +95,9 @@ def read_environment(text: str, path: Path, read_text: Callable[[Path], str]) ->
 
 
 def _adapt_specifier(name: str, specifier: str) -> str:
-    """Return the specifier for the package as it is on the package index.
+    """Return the specifier for a package on the package index.
 
-    The versions of opencv-python have a fourth number there, which counts builds.
+    The versions of opencv-python have a fourth number there (the build), so `==4.8.1` becomes `==4.8.1.*`.
     """
     return re.sub(r"^(==[0-9.]+)$", r"\1.*", specifier) if name == "opencv-python" else specifier
 
@@ -113,10 +112,11 @@ def _add_requirement(result: RequirementFile, line: str, location: str) -> None:
 def _parse_python_condition(specifier: str, location: str, result: RequirementFile) -> Condition:
     """Return the condition on the Python version.
 
-    An exact patch release, as in an export, is widened to its minor version, and a note is added to `result`.
+    An exact patch release, as `conda env export` writes it, is widened to its minor version, and a note is added to
+    `result`.
     """
     match = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9.]+(?:\.\*)?", specifier)
-    if match is not None:  # from an export: any patch release of that minor version is suitable
+    if match is not None:
         version = specifier.removeprefix("==").removesuffix(".*")
         result.notes.append(
             f"{location}: Python {version} is taken as {match[1]}, and every release of it works."
@@ -151,8 +151,8 @@ def _parse_spec(text: str, location: str, conda_names: CondaNames) -> tuple[str,
 def convert_conda_constraint(text: str, location: str) -> str:
     """Return a conda version constraint as a PEP 440 specifier.
 
-    `=1.2` becomes `==1.2.*`, `1.2.3 py39_0` becomes `==1.2.3`, and `*` becomes "". `location` is the location for
-    messages. Raise UsageError if the constraint allows alternatives or cannot be parsed.
+    `=1.2` becomes `==1.2.*`, `1.2.3 py39_0` becomes `==1.2.3`, and `*` becomes "". `location` is for error messages.
+    Raise UsageError if the constraint allows alternatives or cannot be parsed.
     """
     text = text.strip()
     if text in ("", "*"):
@@ -162,7 +162,7 @@ def convert_conda_constraint(text: str, location: str) -> str:
         raise UsageError(msg)
     if text[0] not in "=!<>~":  # "1.2.3", "1.2.3 py39_0"
         text = f"=={text.split(maxsplit=1)[0]}"
-    elif re.match(r"==?[^=<>!~,\s]+=", text):  # "=1.2.3=py39_0" from an export means exactly this version
+    elif re.match(r"==?[^=<>!~,\s]+=", text):  # "=1.2.3=py39_0" in an export is a version and its build
         text = f"=={text.lstrip('=').partition('=')[0]}"
     clauses = [_convert_clause(clause.strip(), text, location) for clause in text.split(",")]
     joined = ",".join(clause for clause in clauses if clause)
@@ -215,7 +215,7 @@ class _CondaEntry:
 def _parse_entries(text: str, display_path: str) -> list[_CondaEntry]:
     """Return the entries under `dependencies` and in its `pip:` list.
 
-    Raise UsageError if the YAML is not supported, or if the number of entries is wrong.
+    Raise UsageError if the YAML is not supported, if there is no `dependencies` key, or if there are too many entries.
     """
     entries: list[_CondaEntry] = []
     key, list_indent, pip_indent = "", -1, -1
@@ -246,7 +246,7 @@ def _parse_entries(text: str, display_path: str) -> list[_CondaEntry]:
         if indent == list_indent:
             pip_indent = -1
             if value == "pip:":
-                pip_indent = 0  # the first entry of the list sets it
+                pip_indent = 0  # 0 until the first entry of the list shows its indentation
             else:
                 entries.append(_CondaEntry(number, "conda", _parse_scalar(value, location)))
         elif pip_indent >= 0 and indent > list_indent and pip_indent in (0, indent):
@@ -273,12 +273,12 @@ def _parse_inline_list(line: str, location: str) -> Iterator[str]:
 
     Raise UsageError if the text after the key is not such a list.
     """
-    rest = line.partition(":")[2].strip()
-    if not rest:
+    inline_list = line.partition(":")[2].strip()
+    if not inline_list:
         return
-    if not (rest.startswith("[") and rest.endswith("]")):
+    if not (inline_list.startswith("[") and inline_list.endswith("]")):
         raise _make_yaml_error(line, location)
-    for match in re.finditer(r"""\s*("[^"]*"|'[^']*'|[^,"']+)\s*(?:,|$)""", rest[1:-1]):
+    for match in re.finditer(r"""\s*("[^"]*"|'[^']*'|[^,"']+)\s*(?:,|$)""", inline_list[1:-1]):
         yield _parse_scalar(match[1].strip(), location)
 
 
@@ -290,7 +290,7 @@ def _make_yaml_error(yaml: str, location: str) -> UsageError:
 
 
 def _strip_comment(line: str) -> str:
-    """Return a line without its comment. A "#" in quotes, or without a space before it, is not a comment."""
+    """Return a line without its comment, which begins with a "#" after a space and outside of quotes."""
     quote = ""
     for index, char in enumerate(line):
         if quote:

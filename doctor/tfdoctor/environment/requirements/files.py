@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["add_lines", "read_requirements"]
 
-# The option and the file name: `-r base.txt`, `-cpins.txt`, `--requirement=base.txt`.
+# `-r base.txt`, `-cpins.txt` or `--requirement=base.txt`.
 _FILE_OPTION = re.compile(r"(?:(-r|-c)\s*|(--requirements?|--constraints?)(?:\s+|=))(\S.*)")
 _IGNORED_OPTIONS = frozenset({"--require-hashes"})
 """pip options that are accepted and ignored."""
 
 
-def read_requirements(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
+def read_requirements(path: Path, read_text: Callable[[Path], str]) -> RequirementFile:
     """Return the requirements in a file and in all files that it includes.
 
     `read_text` returns the text of a file. Raise UsageError if a file cannot be read or has a line that cannot be used.
     """
-    part = RequirementFile()
-    _load_file(path, part, text_of, set(), is_constraint=False, quote=True)
-    return part
+    result = RequirementFile()
+    _load_file(path, result, read_text, set(), is_constraint=False, quote=True)
+    return result
 
 
 def add_lines(
@@ -39,10 +39,10 @@ def add_lines(
     result: RequirementFile,
     read_text: Callable[[Path], str],
 ) -> None:
-    """Add requirement lines from a file in another format to `part`.
+    """Add requirement lines from a file in another format to `result`.
 
-    `lines` are pairs of a location and a line. A file that a line includes is searched relative to `including_file`.
-    Raise UsageError if a line cannot be used.
+    `lines` are (location, line). A file that a line includes is relative to the folder of `including_file`. Raise
+    UsageError if a line cannot be used.
     """
     _add_lines(
         lines,
@@ -62,16 +62,16 @@ def _resolve_path(path: Path) -> str:
 def _load_file(
     path: Path,
     result: RequirementFile,
-    text_of: Callable[[Path], str],
+    read_text: Callable[[Path], str],
     visited: set[tuple[str, bool]],
     *,
     is_constraint: bool,
     quote: bool,
 ) -> None:
-    """Add the requirements in a file to `result`, unless the file was read already.
+    """Add the requirements in a file to `result`, unless the file is in `visited`.
 
-    `is_constraint` says that the lines are constraints. `quote` says whether errors may quote the lines: they may not
-    if the file is outside the folder of the file that includes it. Raise UsageError if the file cannot be used.
+    If `is_constraint`, the lines are constraints. If `quote`, errors may quote the lines; they must not if the file is
+    outside the folder of the file that includes it. Raise UsageError if the file cannot be used.
     """
     if (_resolve_path(path), is_constraint) in visited:  # files that include each other
         return
@@ -80,19 +80,19 @@ def _load_file(
     if len(visited) > MAX_FILES:
         msg = f"{display_path}: more than {MAX_FILES} files include each other."
         raise UsageError(msg)
-    lines = join_lines(text_of(path))
+    lines = join_lines(read_text(path))
     if len(lines) > MAX_LINES:
         msg = f"{display_path} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
-    _add_lines(located_lines, path, result, text_of, visited, is_constraint=is_constraint, quote=quote)
+    _add_lines(located_lines, path, result, read_text, visited, is_constraint=is_constraint, quote=quote)
 
 
 def _add_lines(
     lines: Iterable[tuple[str, str]],
     including_file: Path,
     result: RequirementFile,
-    text_of: Callable[[Path], str],
+    read_text: Callable[[Path], str],
     visited: set[tuple[str, bool]],
     *,
     is_constraint: bool,
@@ -110,7 +110,7 @@ def _add_lines(
                 location,
                 including_file,
                 result,
-                text_of,
+                read_text,
                 visited,
                 is_constraint=is_constraint,
                 quote=quote,
@@ -126,7 +126,7 @@ def _include(
     location: str,
     including_file: Path,
     result: RequirementFile,
-    text_of: Callable[[Path], str],
+    read_text: Callable[[Path], str],
     visited: set[tuple[str, bool]],
     *,
     is_constraint: bool,
@@ -134,7 +134,7 @@ def _include(
 ) -> None:
     """Add the requirements in an included file to `result`.
 
-    Raise UsageError if the file cannot be used. If the file itself cannot be read, the error names the including line.
+    Raise UsageError if the file cannot be used. If it cannot be read at all, the error names the line that includes it.
     """
     option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
     if "://" in name or not name.isprintable() or len(name) > 1000:
@@ -146,7 +146,7 @@ def _include(
         may_quote = quote and _resolve_path(included).startswith(
             f"{_resolve_path(including_file.parent)}{os.sep}"
         )
-        _load_file(included, result, text_of, visited, is_constraint=includes_constraints, quote=may_quote)
+        _load_file(included, result, read_text, visited, is_constraint=includes_constraints, quote=may_quote)
     except UsageError as error:
         if clean_line(str(included)) in str(error) and ", line " not in str(error):
             msg = f"{location}: {error}"

@@ -1,7 +1,7 @@
 """Parse and validate requirement lines from files and options.
 
-A line is refused if it would not work in an image or in another environment: a local path, an address with a password,
-or a pip option. The error names the line.
+A line is an error if it would not work in an image or in another environment: a local path, a URL with a password, or a
+pip option. The error names the line.
 """
 
 from __future__ import annotations
@@ -75,17 +75,16 @@ def is_tensorflow(name: str) -> bool:
 def parse_requirements(text: str, name: str) -> tuple[str, ...]:
     """Return the normalized requirement lines in the text of a file, in order.
 
-    `name` is the file name for messages. Raise UsageError if the text has too many lines, or a line that cannot be
-    used.
+    `name` is the file name for error messages. Raise UsageError if there are too many lines, or if a line cannot be used.
     """
     lines = join_lines(text)
     if len(lines) > MAX_LINES:
         msg = f"{name} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     requirements = [
-        checked
+        requirement
         for number, line in lines
-        if (checked := _check_line(line, f"{name}, line {number}")) is not None
+        if (requirement := _check_line(line, f"{name}, line {number}")) is not None
     ]
     return tuple(requirements)
 
@@ -103,9 +102,9 @@ def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
 
 
 def join_lines(text: str) -> list[tuple[int, str]]:
-    """Return (number, line) of each line, with continued lines joined and comments removed.
+    """Join lines that end with a backslash, remove comments, and return (number, line) for each.
 
-    The number is that of the first joined line; a line may be empty.
+    The number is that of the first of the joined lines. Empty lines are included.
     """
     joined: list[tuple[int, str]] = []
     first_number, partial = 0, ""
@@ -133,21 +132,21 @@ def _check_line(text: str, location: str) -> str | None:
     return item.line if item is not None else None
 
 
-def parse_line(row: str, location: str, *, quote: bool = True) -> RequirementItem | None:
+def parse_line(line: str, location: str, *, quote: bool = True) -> RequirementItem | None:
     """Parse a line of a requirements file; return None if it is empty.
 
-    `location` is the location for messages. Raise UsageError if the line is not a requirement that can be used. The error
-    quotes the line, without its passwords, unless `quote` is False.
+    Raise UsageError if the line is not a requirement that can be used. The error names `location` and, if `quote` is
+    true, quotes the line without passwords.
     """
-    row = row.strip()
-    if not row:
+    line = line.strip()
+    if not line:
         return None
-    hashes = _HASH.findall(row[:_MAX_HASHED_LINE_CHARS])
-    requirement_text = _HASH.sub("", row[:_MAX_HASHED_LINE_CHARS]).strip()
-    if len(requirement_text) > _MAX_LINE_CHARS or len(row) > _MAX_HASHED_LINE_CHARS or not row.isprintable():
+    hashes = _HASH.findall(line[:_MAX_HASHED_LINE_CHARS])
+    requirement_text = _HASH.sub("", line[:_MAX_HASHED_LINE_CHARS]).strip()
+    if len(requirement_text) > _MAX_LINE_CHARS or len(line) > _MAX_HASHED_LINE_CHARS or not line.isprintable():
         msg = f"{location}: this is not a requirement."
         raise UsageError(msg)
-    quoted = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"
+    quoted = f"`{strip_credentials(clean_line(line, limit=120))}`" if quote else "it"
     if requirement_text.startswith("-"):
         msg = f"{location}: {quoted} is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_suggest_option(requirement_text))
@@ -160,8 +159,7 @@ def parse_line(row: str, location: str, *, quote: bool = True) -> RequirementIte
         )
     try:
         requirement = Requirement(requirement_text)
-    # A marker with hundreds of parentheses raises RecursionError.
-    except (
+    except (  # a marker with hundreds of parentheses raises RecursionError
         InvalidRequirement,
         RecursionError,
     ) as error:
@@ -174,7 +172,7 @@ def parse_line(row: str, location: str, *, quote: bool = True) -> RequirementIte
 
 
 def _check_url(url: str, location: str) -> None:
-    """Raise UsageError if an address is not https or contains a user name or password."""
+    """Raise UsageError if a URL is not https or contains a user name or password."""
     if not url.startswith(("https://", "git+https://")):
         msg = f"{location}: only https addresses can be used."
         raise UsageError(msg)
@@ -184,7 +182,7 @@ def _check_url(url: str, location: str) -> None:
 
 
 def _suggest_option(option: str) -> str:
-    """Return advice to replace a pip option in a requirement line."""
+    """Return a sentence that says how to replace a pip option in a requirement line."""
     name = option.split("=", 1)[0].split(maxsplit=1)[0]
     return {
         "-i": "Use --index URL.",

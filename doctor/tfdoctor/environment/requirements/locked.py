@@ -1,4 +1,4 @@
-"""Read poetry.lock and uv.lock: the pinned versions that a project needs for one Python on Linux."""
+"""Read poetry.lock and uv.lock, and select the pinned versions for one Python version on Linux."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "parse_poetry", "parse_uv"]
 
 _MAX_PACKAGES = 20_000
-"""The largest number of packages in a lock, and of dependencies of one package."""
+"""The largest number of packages in a lock file, and of dependencies of one package."""
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']{1,100})["']""")
 
@@ -37,10 +37,7 @@ class Edge:
 
     name: str
     version: str | None
-    """The version, if the lock has several versions of the package.
-
-    None means every locked version whose markers are true.
-    """
+    """The version, if the lock file has several versions of the package; None stands for all locked versions."""
     marker: Marker | None
     extras: tuple[str, ...]
     """The required extras of the package."""
@@ -48,7 +45,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Node:
-    """A pinned package in a lock."""
+    """A pinned package in a lock file."""
 
     name: str
     version: str
@@ -56,30 +53,30 @@ class Node:
     """`"git+https://…@commit"`; None for a package from an index."""
     hashes: tuple[str, ...]
     markers: tuple[Marker, ...]
-    """The package is needed if one of these is true, or if there are none."""
+    """Markers of the package itself: it is needed only if one of them is true. Empty if it has no such condition."""
     edges: tuple[Edge, ...]
     """The dependencies of the package."""
     extra_edges: Mapping[str, tuple[Edge, ...]]
     """The dependencies of each extra, by the name of the extra."""
     local: bool = False
-    """Whether this is the project itself, or another one on this machine: it cannot be installed from an index."""
+    """Whether this is the project itself or another local project, which no index has."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The packages of a lock and their dependencies."""
+    """The packages of a lock file and their dependencies."""
 
     display_path: str
     nodes: tuple[Node, ...]
     roots: tuple[Edge, ...] | None
     """The dependencies of the project.
 
-    None if the lock does not state them. Then every package is included unless its markers exclude it.
+    None if the lock file does not list them. Then all packages are included except those that markers exclude.
     """
 
     @cached_property
     def _nodes_by_name(self) -> Mapping[str, list[Node]]:
-        """The packages by name; a lock may have several versions of one package."""
+        """The packages by name; a lock file may have several versions of one package."""
         nodes_by_name: dict[str, list[Node]] = {}
         for node in self.nodes:
             nodes_by_name.setdefault(node.name, []).append(node)
@@ -127,9 +124,9 @@ class Graph:
         return sorted(reachable.values(), key=lambda node: node.name)
 
     def _list_included(self, marker_environment: Mapping[str, str]) -> list[Node]:
-        """Return all packages except those that are needed only on other systems or Pythons.
+        """Return all packages except those that are needed only on other systems or Python versions.
 
-        Packages are removed until every remaining one is needed by another one, or is not a dependency at all.
+        Packages are removed until each is either needed by a remaining package, or no package depends on it.
         """
         included = {id(node): node for node in self.nodes if _is_needed(node, marker_environment)}
         required_names = {edge.name for node in self.nodes for edge in node.edges}
@@ -137,7 +134,7 @@ class Graph:
             needed: dict[str, bool] = {}
             for node in included.values():
                 for edge in node.edges:
-                    # An extra in the lock is there because some package requires it.
+                    # A lock file contains the dependencies of an extra only if some package requires the extra.
                     extras = _EXTRA.findall(str(edge.marker)) if edge.marker is not None else []
                     is_needed = any(
                         is_marker_true(edge.marker, {**marker_environment, "extra": extra_name})
@@ -163,7 +160,7 @@ def _is_needed(node: Node, marker_environment: Mapping[str, str]) -> bool:
 
 
 def _list_packages(document: Mapping[str, Any], display_path: str) -> list[dict[str, Any]]:
-    """Return the package tables of a lock. Raise UsageError if there is no valid list of them."""
+    """Return the package tables of a lock file. Raise UsageError if it has no valid list of them."""
     packages = document.get("package")
     if (
         not isinstance(packages, list)
@@ -189,7 +186,7 @@ def _parse_version(package: Mapping[str, Any], path: str) -> str:
 
 
 def _parse_marker(text: Any, location: str) -> Marker | None:
-    """Parse a marker; return None if the value is empty or not a string. Raise UsageError if it is not valid."""
+    """Parse a marker; return None if it is empty or not a string. Raise UsageError if it is not valid."""
     if not isinstance(text, str) or not text.strip():
         return None
     try:
@@ -219,7 +216,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> list[Condition]:
-    """Return the condition on the Python version; empty if one specifier cannot express it.
+    """Return the condition on the Python version as a list of one; empty if it has alternatives (`||`).
 
     Raise UsageError if the text is not a valid constraint.
     """
@@ -307,9 +304,9 @@ def _format_uv_address(source: Mapping[str, Any]) -> str | None:
 
 
 def parse_poetry(text: str, display_path: str) -> RequirementFile:
-    """Parse the text of a poetry.lock of any version. Raise UsageError if it cannot be used.
+    """Parse the text of a poetry.lock of any format version. Raise UsageError if it cannot be used.
 
-    Only packages of the main group that are not optional are included.
+    Optional packages, and those that are only in other groups than main, are left out.
     """
     document = load_toml(text, display_path)
     metadata = _as_mapping(document.get("metadata"))

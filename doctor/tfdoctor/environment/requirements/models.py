@@ -28,7 +28,7 @@ class Condition:
 
     specifier: SpecifierSet
     location: str
-    """The location of the condition, for messages: `"requirements.txt, line 3"`."""
+    """The location for messages: `"requirements.txt, line 3"`."""
 
 
 @dataclass(slots=True)
@@ -37,20 +37,17 @@ class RequirementFile:
 
     items: list[RequirementItem] = field(default_factory=list)
     constraints: list[RequirementItem] = field(default_factory=list)
-    """Constraints: they restrict versions, but do not cause a package to be installed."""
+    """Lines that restrict the version of a package, but do not cause it to be installed."""
     python_conditions: list[Condition] = field(default_factory=list)
     """Conditions on the Python version."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about lines that were left out or replaced."""
     graphs: list[Graph] = field(default_factory=list)
-    """Dependency graphs of lock files: the Python version decides which of their packages are needed."""
+    """The dependency graphs of lock files. Which packages are needed depends on the Python version."""
 
 
 def is_marker_true(marker: Marker | None, marker_environment: Mapping[str, str]) -> bool:
-    """Return whether a marker is true in a marker environment.
-
-    Return True also if there is no marker (None), or if it cannot be evaluated.
-    """
+    """Return whether a marker is true; also True if it is None or cannot be evaluated."""
     if marker is None:
         return True
     try:

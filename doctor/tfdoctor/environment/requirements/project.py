@@ -1,4 +1,4 @@
-"""Read pyproject.toml: the dependencies of a project, in the format of PEP 621 or of poetry."""
+"""Read the dependencies of a project from pyproject.toml, in the format of PEP 621 or of poetry."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _parse_python_condition(text: str, location: str) -> Condition:
 
 
 def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result: RequirementFile) -> None:
-    """Add dependencies in poetry's format to `result`; optional ones are left out with a note.
+    """Add dependencies in poetry's format to `result`, but only a note for each that is optional.
 
     Raise UsageError if one cannot be used.
     """
@@ -169,14 +169,14 @@ def _iter_markers(table: dict[str, Any], location: str) -> Iterator[str]:
 
 
 def _add_minor(version: str) -> str:
-    """Return a version with at least two numbers, which `python_version` requires: `4.0` for `4`."""
+    """Return a version with at least two numbers, to be compared with `python_version`: `4.0` for `4`."""
     return version if "." in version else f"{version}.0"
 
 
 def convert_poetry_constraint(text: str, location: str) -> str:
     """Return a poetry version constraint as a PEP 440 specifier: `>=1.2,<2.0` for `^1.2`, "" for `*`.
 
-    `location` is the location for messages. Raise UsageError if the constraint allows alternatives or is not valid.
+    `location` is for error messages. Raise UsageError if the constraint allows alternatives or is not valid.
     """
     text = text.strip()
     if "|" in text:
@@ -198,7 +198,7 @@ def _split_clauses(part: str) -> list[str]:
 
 
 def _parse_constraint(text: str) -> str:
-    """Return one clause of a poetry constraint as a PEP 440 specifier; "" if the clause allows every version."""
+    """Return a clause of a poetry constraint as a PEP 440 specifier; "" if it allows every version."""
     text = text.strip()
     if text in ("", "*", "==*", "=*"):
         return ""
@@ -214,7 +214,7 @@ def _parse_constraint(text: str) -> str:
 def _compute_upper_bound(operator: str, version: str) -> str:
     """Return the first version that `^` or `~` excludes.
 
-    `~` allows changes after the second number, `^` after the first number that is not zero.
+    `~` allows changes after the second number, and `^` after the first number that is not zero.
     """
     numbers = [int(part) for part in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
     if operator == "~":

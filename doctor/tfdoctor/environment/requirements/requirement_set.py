@@ -1,6 +1,6 @@
 """Combine the requirements of several files, and select those for one Python version.
 
-The files are requirements files, pyproject.toml, environment.yml of conda, poetry.lock and uv.lock.
+Supported are requirements files, pyproject.toml, conda's environment.yml, poetry.lock and uv.lock.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
     "read_requirement_files",
 ]
 
-# Other names of TensorFlow, with the note about each for the user.
+# Other distributions of TensorFlow, each with the note for the user.
 _TENSORFLOW_ALIASES = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
     "tensorflow-cpu": "tensorflow-cpu is taken as tensorflow: it would not see a GPU.",
 }
-# The name of an NVIDIA wheel, without and with its CUDA version.
+# The name of an NVIDIA wheel with an optional CUDA version: `nvidia-cudnn-cu12`.
 _NVIDIA_NAME = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
 
 
@@ -60,21 +60,21 @@ class RequirementSet:
     @property
     def python_conditions(self) -> tuple[Condition, ...]:
         """The conditions on the Python version."""
-        return tuple(condition for part in self.files for condition in part.python_conditions)
+        return tuple(condition for file in self.files for condition in file.python_conditions)
 
     @property
     def has_tensorflow(self) -> bool:
         """Whether a file requires TensorFlow, even if only for some Python versions."""
-        items = [item for part in self.files for item in part.items]
-        locked_names = [node.name for part in self.files for graph in part.graphs for node in graph.nodes]
+        items = [item for file in self.files for item in file.items]
+        locked_names = [node.name for file in self.files for graph in file.graphs for node in graph.nodes]
         return any(is_tensorflow(name) for name in [*(item.name for item in items), *locked_names])
 
     @property
     def depends_on_python(self) -> bool:
-        """Whether the required TensorFlow may depend on the Python version."""
-        items = [item for part in self.files for item in (*part.items, *part.constraints)]
+        """Whether the required version of TensorFlow may depend on the Python version."""
+        items = [item for file in self.files for item in (*file.items, *file.constraints)]
         has_marker = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in items)
-        return has_marker or any(part.graphs for part in self.files)
+        return has_marker or any(file.graphs for file in self.files)
 
     def allows_python(self, python: str) -> bool:
         """Return whether a Python version such as `"3.11"` or `"3.11.7"` meets the conditions.
@@ -82,6 +82,7 @@ class RequirementSet:
         A minor version meets them if one of its patch releases does.
         """
         has_patch = python.count(".") > 1
+        # No minor version of Python has had 50 patch releases.
         patches = [python] if has_patch else [f"{python}.{patch}" for patch in range(50)]
         return not self.python_conditions or any(
             all(
@@ -98,30 +99,30 @@ class RequirementSet:
         """
         lines: list[str] = []
         constraints: list[str] = []
-        tensorflow: list[Condition] = []
+        tensorflow_conditions: list[Condition] = []
         notes: list[str] = []
         marker_environment = versions.make_marker_environment(python)
-        for part in self.files:
+        for file in self.files:
             items = [
-                *part.items,
-                *(item for graph in part.graphs for item in graph.iter_items(marker_environment)),
+                *file.items,
+                *(item for graph in file.graphs for item in graph.iter_items(marker_environment)),
             ]
             for item, is_constraint in (
                 *((requirement, False) for requirement in items),
-                *((requirement, True) for requirement in part.constraints),
+                *((requirement, True) for requirement in file.constraints),
             ):
                 if is_tensorflow(item.name):
                     condition = _get_tensorflow_condition(item, marker_environment, notes)
-                    tensorflow += [condition] if condition is not None else []
+                    tensorflow_conditions += [condition] if condition is not None else []
                 elif is_constraint:
                     constraints.append(str(item.requirement))
                 else:
                     lines.append(item.line)
-            notes += part.notes
+            notes += file.notes
         return PythonRequirements(
             tuple(dict.fromkeys(lines)),
             tuple(dict.fromkeys(constraints)),
-            tuple(tensorflow),
+            tuple(tensorflow_conditions),
             tuple(dict.fromkeys(notes)),
         )
 
@@ -131,8 +132,8 @@ def _get_tensorflow_condition(
 ) -> Condition | None:
     """Return the condition on TensorFlow's version; None if the line's marker is false.
 
-    A note is added to `notes` if another name is replaced by `tensorflow_conditions`. Raise UsageError if the line names an
-    address, or a TensorFlow distribution that is not supported.
+    A note is added to `notes` if the line names another distribution, such as `tensorflow-gpu`. Raise UsageError if it
+    names a URL or an unsupported distribution.
     """
     if not is_marker_true(item.requirement.marker, marker_environment):
         return None
@@ -150,9 +151,9 @@ def _get_tensorflow_condition(
 def drop_cuda_lines(
     lines: Iterable[str], wheels: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (lines without the plan's NVIDIA wheels, notes about dropped lines).
+    """Return (the lines that are not for the plan's NVIDIA wheels, notes about the dropped lines).
 
-    `wheels` has the planned versions by name. There is a note only if a dropped line asks for another version, or for
+    `wheels` has the planned versions by name. There is a note only if a dropped line requires another version, or
     another CUDA, than the plan.
     """
     names_by_stem = {_strip_cuda_suffix(name): name for name in wheels}
@@ -189,7 +190,7 @@ def read_requirement_files(files: Sequence[Path], read_text: Callable[[Path], st
     return RequirementSet(tuple(_load_file(path, read_text) for path in files))
 
 
-# The advice for each file that is not supported, by its name in lower case.
+# The advice for files in other formats, by the name in lower case.
 _ADVICE_BY_UNSUPPORTED_NAME = {
     "pipfile": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
     "pipfile.lock": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
@@ -200,7 +201,7 @@ _ADVICE_BY_UNSUPPORTED_NAME = {
 }
 
 
-def _load_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
+def _load_file(path: Path, read_text: Callable[[Path], str]) -> RequirementFile:
     """Read one file of any supported format. Raise UsageError if it cannot be used."""
     from tfdoctor.environment.requirements import conda, files, locked, project
 
@@ -209,11 +210,11 @@ def _load_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
         msg = f"-r: {display_name} is in a format that cannot be read here."
         raise UsageError(msg, hint=_ADVICE_BY_UNSUPPORTED_NAME.get(name, "Write it as a requirements file."))
     if name == "poetry.lock":
-        return locked.parse_poetry(text_of(path), display_name)
+        return locked.parse_poetry(read_text(path), display_name)
     if name == "uv.lock":
-        return locked.parse_uv(text_of(path), display_name)
+        return locked.parse_uv(read_text(path), display_name)
     if name.endswith(".toml"):
-        return project.read_project(text_of(path), display_name)
+        return project.read_project(read_text(path), display_name)
     if name.endswith((".yml", ".yaml")):
-        return conda.read_environment(text_of(path), path, text_of)
-    return files.read_requirements(path, text_of)
+        return conda.read_environment(read_text(path), path, read_text)
+    return files.read_requirements(path, read_text)

@@ -1,4 +1,4 @@
-"""Engine for Dask: one task is pinned to one worker of each host.
+"""Run the check on the hosts of a Dask cluster: one task is pinned to one worker of each host.
 
 It does not matter how the workers were started: with dask-ssh, dask-jobqueue, Kubernetes or YARN.
 """
@@ -30,13 +30,13 @@ CONNECT_TIMEOUT_S = 20.0
 GRACE_S = 15.0
 """Seconds beyond the deadline that sending a task and its result may take."""
 POLL_S = 1.0
-"""Seconds between two checks whether the workers still exist."""
+"""Seconds between two checks that the workers still exist."""
 SEND_TIMEOUT_S = 60.0
 """Seconds that sending the file to all workers may take."""
 
 
 class DaskEngine:
-    """Engine for the workers of one Dask scheduler."""
+    """An engine for the workers of one Dask scheduler."""
 
     name = "dask"
 
@@ -86,7 +86,7 @@ class DaskEngine:
 
 
 class _DaskRun:
-    """Tasks of one run, and the state of their workers."""
+    """The tasks of one run, and the state of their workers."""
 
     def __init__(
         self, client: Any, workers: dict[str, str], hosts: Sequence[str], job: Job, list_workers: Any
@@ -94,9 +94,9 @@ class _DaskRun:
         self._client, self._job, self._list_workers = client, job, list_workers
         self._finished: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._waiting: dict[str, dict[str, Any]] = defaultdict(dict)
-        """Task of each host that has not ended, by worker."""
+        """The tasks that have not ended, by worker and host."""
         self._last_active: dict[str, float] = {}
-        """Time when each worker last got a task or sent a result."""
+        """The time when each worker last got a task or sent a result."""
         self._absent_hosts = [host for host in hosts if host not in workers]
         targets = [(host, workers[host]) for host in hosts if host in workers]
         self._file = self._send_file(sorted({worker for _, worker in targets}))

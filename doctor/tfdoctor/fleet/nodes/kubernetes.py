@@ -1,4 +1,4 @@
-"""Engine for Kubernetes: one Job runs on each node, and its output is the pod's log."""
+"""Run the check with Kubernetes: one Job runs on each node, and its output is the pod's log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["KubernetesEngine", "format_manifest"]
 
 NAMESPACE_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-"""Valid name of a namespace."""
+"""A valid name of a namespace."""
 IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
-"""Name of an image, with tag or digest."""
+"""The name of an image, with tag or digest."""
 GRACE_S = 60.0
 """Seconds beyond the deadline that placing a pod, pulling its image and reading its log may take."""
 POLL_S = 1.0
@@ -45,7 +45,7 @@ FATAL_WAIT_REASONS = (
     "CreateContainerConfigError",
     "CreateContainerError",
 )
-"""Reasons for which a waiting container will never start."""
+"""The reasons for which a waiting container will never start."""
 
 
 def check_image(namespace: str, image: str | None) -> str:
@@ -64,20 +64,20 @@ def check_image(namespace: str, image: str | None) -> str:
 def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
     """Return YAML with the file in ConfigMaps and a DaemonSet, for users who apply it themselves.
 
-    Comments at the top list the requested resources and the commands to run.
+    Comments at its beginning list the requested resources and the commands to run.
     """
     import yaml
 
     run = f"tfdoctor-{uuid4().hex[:8]}"
     maps = make_file_maps(run, job.zipapp.read_bytes())
-    parts = [*maps, make_daemon_set(run, image, job, gpus=gpus, parts=len(maps))]
+    objects = [*maps, make_daemon_set(run, image, job, gpus=gpus, parts=len(maps))]
     lines = [REQUESTS_NOTE.format(gpus=gpus), "", *make_collect_script(run, namespace)]
-    head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
-    return head + yaml.safe_dump_all(parts, sort_keys=False, width=10_000)
+    header = "".join(f"# {line}".rstrip() + "\n" for line in lines)
+    return header + yaml.safe_dump_all(objects, sort_keys=False, width=10_000)
 
 
 class KubernetesEngine:
-    """Engine for the cluster in kubectl's configuration, or for the cluster in which tfdoctor runs."""
+    """An engine for the cluster in kubectl's configuration, or for the cluster in which tfdoctor runs."""
 
     name = "kubernetes"
 
@@ -113,7 +113,7 @@ class KubernetesEngine:
 
     @property
     def asks(self) -> str:
-        """Resources that every pod requests, as a sentence."""
+        """The resources that every pod requests, as a sentence."""
         return REQUESTS_NOTE.format(gpus=self._gpus)
 
     def hosts(self) -> Sequence[str]:
@@ -140,7 +140,7 @@ class KubernetesEngine:
             self._remove_jobs(run)
 
     def _create_jobs(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
-        """Create the Jobs, and return the node by Job number. Raise Error if that fails."""
+        """Create the Jobs, and return the node of each Job by its number. Raise Error if that fails."""
         maps = make_file_maps(run, job.zipapp.read_bytes())
         try:
             for config_map in maps:
@@ -165,7 +165,7 @@ class KubernetesEngine:
             self._core.delete_collection_namespaced_config_map(self._namespace, **selector)
 
     def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield each node's result as soon as its pod has ended, was removed, or is late."""
+        """Yield each node's result as soon as its pod has ended or was removed, or the deadline has passed."""
         started = time.monotonic()
         last_pods: dict[str, Any] = {}
         while waiting:
@@ -188,7 +188,7 @@ class KubernetesEngine:
                 time.sleep(POLL_S)
 
     def _list_pods(self, run: str) -> dict[str, Any] | None:
-        """Return the pod by Job number, or None if this request failed."""
+        """Return the pods by the number of their Job, or None if the request failed."""
         try:
             pods = self._core.list_namespaced_pod(
                 self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=REQUEST_TIMEOUT_S
@@ -235,7 +235,7 @@ class KubernetesEngine:
 
 
 def _get_wait_reason(pod: Any) -> str:
-    """Return the reason why a pod does not start, from the scheduler or the container; "" if there is none."""
+    """Return the reason of the container or scheduler why a pod does not start. Empty if there is none."""
     if pod is None:
         return ""
     for item in pod.status.container_statuses or ():

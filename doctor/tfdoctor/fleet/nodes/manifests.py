@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain values: ConfigMaps with the file, and a pod on each node that runs it.
+"""Make Kubernetes objects as plain values: ConfigMaps with the file, and pods that run it.
 
 A pod requests only GPUs of the device plugin and no path of its host; the container runtime adds the driver's
 libraries. It does not run as root, has no token, and may write only to a folder in memory.
@@ -20,21 +20,21 @@ REQUESTS_NOTE = (
     "Each pod asks for {gpus} of nvidia.com/gpu, a tenth of a processor and 256 MiB of memory; for no path of its "
     "host, no capability, no token and no root."
 )
-"""Description of the requested resources, which is shown before anything is created."""
+"""A description of the requested resources, which is shown before anything is created."""
 LABEL = "tfdoctor.dev/run"
-"""Label with the name of the run that all its objects have."""
+"""The label of all objects of a run. Its value is the name of the run."""
 PART_BYTES = 900_000
-"""Bytes of the file in one ConfigMap, which can hold 1 MiB at most."""
+"""The bytes of the file in one ConfigMap, which can hold 1 MiB at most."""
 GPU_RESOURCE = "nvidia.com/gpu"
-"""Resource of NVIDIA's device plugin."""
+"""The resource of NVIDIA's device plugin."""
 NOBODY_UID = 65534
-"""User and group ID of `nobody`."""
+"""The user and group ID of `nobody`."""
 JOB_TTL_S = 600
 """Seconds after which Kubernetes removes a Job that has ended, in case tfdoctor itself cannot."""
 
 
 def make_file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
-    """Return the file split into as many ConfigMaps as are needed."""
+    """Return as many ConfigMaps as are needed for the parts of the file."""
     parts = [content[start : start + PART_BYTES] for start in range(0, len(content), PART_BYTES)]
     return [
         {

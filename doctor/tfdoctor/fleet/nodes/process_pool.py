@@ -1,4 +1,4 @@
-"""Pool of local programs that reach one node each, such as ssh and srun. None of them outlives tfdoctor."""
+"""Run local programs such as ssh and srun in parallel, one for each node. None outlives tfdoctor."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ __all__ = ["make_script", "run_on_hosts"]
 GRACE_S = 15.0
 """Seconds beyond the deadline that connecting to a node and disconnecting may take."""
 NO_SPACE = 125
-"""Exit status of the script if the node could not store the file."""
+"""The exit status of the script if the node could not store the file."""
 ENGINE_PREFIXES = ("srun: ", "slurmstepd")
-"""Prefixes of lines that only report the end of the task, after the task's own messages."""
+"""The prefixes of lines that only report the end of the task, after the task's own messages."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
-"""Exit statuses of a shell that does not find a command, and of `timeout` or a command that was killed."""
+"""The exit statuses for a command that was not found, and for one that `timeout` or SIGKILL ended."""
 
 
 class _FloodError(Exception):
-    """Error for more output than is accepted."""
+    """The program wrote more output than is accepted."""
 
 
 def make_script(job: Job) -> str:
-    """Return the script for a node's `sh`, which reads the file from standard input, runs it, and cleans up.
+    """Return the script for a node's `sh` that reads the file from standard input, runs it and cleans up.
 
     Standard input stays open while tfdoctor runs. If it ends early, tfdoctor no longer exists, and the script ends the
     command. If the node has `timeout`, that program ends the command with its children at the deadline.
     """
     size = job.zipapp.stat().st_size
     run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
-    limit = "timeout -k 5"
-    watching = 'read -r x <&3; kill "$1"; for x in 1 2 3 4 5; do kill -0 "$1" && sleep 1; done; '
-    watching += 'kill -9 "$1" "-$1"; rm -rf "$2"'
+    timeout_command = "timeout -k 5"
+    watcher_script = 'read -r x <&3; kill "$1"; for x in 1 2 3 4 5; do kill -0 "$1" && sleep 1; done; '
+    watcher_script += 'kill -9 "$1" "-$1"; rm -rf "$2"'
     return "; ".join(
         (
             'd=$(mktemp -d "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; p= w=',
@@ -56,12 +56,12 @@ def make_script(job: Job) -> str:
             """trap 'kill $w 2>/dev/null; [ -z "$p" ] || kill -9 "-$p" 2>/dev/null; rm -rf "$d"' EXIT""",
             """trap '[ -z "$p" ] || { kill "$p" 2>/dev/null && wait "$p"; }; exit 129' HUP INT TERM""",
             f'head -c {size} >"$d/tfdoctor.pyz" && [ "$(wc -c <"$d/tfdoctor.pyz")" -eq {size} ] || exit 125',
-            f't=; if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi',
+            f't=; if {timeout_command} 1 true 2>/dev/null; then t="{timeout_command} {job.deadline:.0f}"; fi',
             "exec 3<&0",
             f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
             # The watcher gets its own session if possible, so that it survives a signal to our process group.
             "s=; if command -v setsid >/dev/null 2>&1; then s=setsid; fi",
-            f"""$s sh -c '{watching}' sh "$p" "$d" >/dev/null 2>&1 & w=$!""",
+            f"""$s sh -c '{watcher_script}' sh "$p" "$d" >/dev/null 2>&1 & w=$!""",
             # The shell reports how the command ended, even if nobody reads that any more.
             """exec 3<&-; trap '' PIPE; wait "$p"; exit $?""",
         )
@@ -114,7 +114,7 @@ def _run_on_host(
     """Run the program for one host and return the host's result."""
     started, taken = time.monotonic(), 0
 
-    def heard(piece: bytes) -> None:
+    def count_output(piece: bytes) -> None:
         nonlocal taken
         taken += len(piece)
         if taken > job.largest:
@@ -123,7 +123,7 @@ def _run_on_host(
     try:
         with _open_pipe(job.zipapp) as stdin:
             result = children.run(
-                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), on_output=heard, stdin=stdin
+                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), on_output=count_output, stdin=stdin
             )
     except _FloodError:
         reason = f"it wrote more than {job.largest >> 20} MiB"
@@ -143,10 +143,10 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
     reader, writer = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
 
     def feed() -> None:
-        rest = memoryview(content)
+        remaining = memoryview(content)
         with contextlib.suppress(OSError):  # the reader is gone
-            while rest:
-                rest = rest[writer.write(rest) :]
+            while remaining:
+                remaining = remaining[writer.write(remaining) :]
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
@@ -159,16 +159,16 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
 
 
 def _make_answer(host: str, job: Job, result: ChildResult, *, lost: bool, seconds: float) -> NodeAnswer:
-    """Build a host's result from the program's exit status and output."""
+    """Return a host's result from the program's exit status and output."""
     if result.returncode is None or (result.returncode in TIMED_OUT and seconds >= job.deadline):
         return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     lines = [
         clean_line(line, limit=200) for line in result.stderr.decode("utf-8", "replace").splitlines()[-200:]
     ]
     task_lines = [line for line in lines if line and (lost or not line.startswith(ENGINE_PREFIXES))]
-    last = next(reversed(task_lines or [line for line in lines if line]), "")
+    last_line = next(reversed(task_lines or [line for line in lines if line]), "")
     if lost:
-        return NodeAnswer(host, "lost", why=last or "it was not reached", seconds=seconds)
+        return NodeAnswer(host, "lost", why=last_line or "it was not reached", seconds=seconds)
     if result.stdout.strip():
         return NodeAnswer(host, "answered", result.stdout, seconds=seconds)
     reason = f"exit status {result.returncode}"
@@ -177,5 +177,5 @@ def _make_answer(host: str, job: Job, result: ChildResult, *, lost: bool, second
     elif result.returncode == NO_SPACE:
         reason = "the node has no room for the file"
     return NodeAnswer(
-        host, "failed", why=clean_line(f"{reason}: {last}" if last else reason, limit=300), seconds=seconds
+        host, "failed", why=clean_line(f"{reason}: {last_line}" if last_line else reason, limit=300), seconds=seconds
     )

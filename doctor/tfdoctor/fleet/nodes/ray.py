@@ -1,4 +1,4 @@
-"""Engine for Ray: one task is pinned to each live node."""
+"""Run the check on the nodes of a Ray cluster: one task is pinned to each live node."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ GRACE_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 """Seconds that connecting to the cluster's port may take."""
 POLL_S = 1.0
-"""Seconds between two checks whether the nodes are still alive."""
+"""Seconds between two checks that the nodes are still alive."""
 
 
 class RayEngine:
-    """Engine for the nodes of one Ray cluster. The address is "auto", HOST:6379, or ray://HOST:10001."""
+    """An engine for the nodes of one Ray cluster. The address is "auto", HOST:6379 or ray://HOST:10001."""
 
     name = "ray"
 
@@ -104,8 +104,8 @@ class RayEngine:
                     yield NodeAnswer(host, "lost", why="Ray no longer has that node")
                     continue
                 strategy = self._strategies.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
-                pinned = task.options(scheduling_strategy=strategy)
-                waiting[pinned.remote(content, job.python, job.arguments, job.deadline, job.largest)] = host
+                pinned_task = task.options(scheduling_strategy=strategy)
+                waiting[pinned_task.remote(content, job.python, job.arguments, job.deadline, job.largest)] = host
             yield from self._collect_ended(waiting, job)
         finally:
             for reference in waiting:
@@ -114,7 +114,7 @@ class RayEngine:
             self._ray.shutdown()
 
     def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield each node's result as soon as its task has ended, the node is lost, or it is late."""
+        """Yield each node's result when its task has ended, the node is lost, or the deadline has passed."""
         deadline = time.monotonic() + job.deadline + GRACE_S
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=POLL_S)
@@ -134,7 +134,7 @@ class RayEngine:
                     yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
 
     def _parse_result(self, host: str, reference: Any, largest: int) -> NodeAnswer:
-        """Build a node's result from that of its task."""
+        """Return a node's result from that of its task."""
         try:
             data = self._ray.get(reference)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Code that a Dask or Ray worker runs: it writes the file to a private folder, runs it, and removes it.
+"""Write the file to a private folder on a Dask or Ray worker, run it, and remove it.
 
 This module is sent to a Python without tfdoctor, so it uses only the standard library and plain values.
 """
@@ -19,9 +19,9 @@ from typing import Any
 __all__ = ["run_here", "run_on_dask"]
 
 GUARD_SCRIPT = 'exec 3<&0; { read -r x <&3 || { kill -9 "-$1"; rm -rf "$2"; }; } >/dev/null 2>&1 &'
-"""Shell script that outlives the worker: if the worker is killed, it ends the command and removes the folder."""
+"""A shell script that ends the command and removes the folder if the worker is killed."""
 POLL_S = 0.5
-"""Seconds between two checks whether the task was cancelled."""
+"""Seconds between two checks for a cancelled task."""
 
 
 def run_on_dask(
@@ -59,8 +59,8 @@ def run_here(
     """Run the command and return a line of JSON, followed by the output.
 
     The line has "ended", "why" and "seconds", as in `models.NodeAnswer`. `content` is the file, and `python` is the
-    interpreter that runs it; "" means the worker's own. `deadline` is in seconds, and `largest` is the most bytes of
-    output. `cancelled` is a function that returns whether to stop; None means never.
+    interpreter that runs it: "" means the worker's own. `deadline` is in seconds, and `largest` is the most bytes of
+    output. `cancelled` is a function that returns whether to stop. None means never.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
@@ -145,7 +145,7 @@ def _watch(child: Any, deadline: float, cancelled: Any, is_late: Any, finished: 
 
 
 def _start_guard(group: int, folder: str) -> Any:
-    """Start the guard shell and return its standard input; None if there is no shell.
+    """Start the guard shell and return its standard input, or None if there is no shell.
 
     A line on it stops the guard. Closing it without a line, as happens when this process is killed, makes the guard kill
     the process group and remove the folder.

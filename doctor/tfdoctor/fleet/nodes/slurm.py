@@ -1,4 +1,4 @@
-"""Engine for Slurm: one task runs on each node of the current allocation, or of a partition."""
+"""Run the check with Slurm: one task runs on each node of the current allocation, or of a partition."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ALLOCATION", "SlurmEngine"]
 
 ALLOCATION = "job"
-"""Value instead of a partition's name that selects the nodes of the current allocation."""
+"""The value instead of a partition's name that selects the nodes of the current allocation."""
 PARALLEL = 64
-"""Default number of nodes that are reached at the same time."""
+"""The default number of nodes that are reached at the same time."""
 COMMAND_TIMEOUT_S = 30.0
 """Seconds that Slurm's own commands may take."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
@@ -36,18 +36,18 @@ LOST_MESSAGE = re.compile(
     rb"Requested nodes are busy|NODE_FAIL|nodes required for job are DOWN",
     re.IGNORECASE,
 )
-"""Message of srun if it cannot run a task on the node."""
+"""A message of srun if it cannot run a task on the node."""
 BUSY_MESSAGE = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
 DOWN_STATES = frozenset(
     ("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down")
 )
-"""Node states in which Slurm starts no tasks."""
+"""The node states in which Slurm starts no tasks."""
 STATE_SUFFIXES = "*~#!%$@^-+"
-"""Characters that `sinfo` appends to a state."""
+"""The characters that `sinfo` appends to a state."""
 
 
 class SlurmEngine:
-    """Engine for Slurm.
+    """An engine for Slurm.
 
     `options` are additional options of srun, such as `--gres=gpu:8` if a job sees only the GPUs that it requested.
     """
@@ -96,6 +96,7 @@ class SlurmEngine:
         if self._in_allocation:
             arguments.append("--overlap")
         else:
+            # --immediate is in seconds: srun gives up if it gets no node by then. --time is in minutes, rounded up.
             arguments += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
             arguments.append(f"--time={-(-round(job.deadline) // 60) + 1}")
         arguments += self._options
@@ -141,7 +142,7 @@ class SlurmEngine:
         return states
 
     def _explain_answer(self, answer: NodeAnswer) -> NodeAnswer:
-        """Return the result with the node's real state, because srun reports a node that is down as busy."""
+        """Return the answer with the node's real state, because srun reports a node that is down as busy."""
         state = self._find_down(include_silent=True).get(answer.host)
         if state is not None:
             return NodeAnswer(answer.host, "lost", why=f"Slurm has it as {state}", seconds=answer.seconds)

@@ -1,4 +1,4 @@
-"""Engine for ssh, which uses the system's ssh with the user's configuration and keys, and never a password."""
+"""Run the check on hosts with the system's ssh and the user's keys, but never with a password."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["SshEngine", "make_command", "parse_host_names"]
 
 PARALLEL = 32
-"""Default number of hosts that are reached at the same time."""
+"""The default number of hosts that are reached at the same time."""
 NAME_PATTERN = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
 """host, user@host, or ssh://user@host:port. It must not look like an option of ssh."""
 NOT_REACHED = 255
-"""Exit status of ssh if the host was not reached."""
+"""The exit status of ssh if the host was not reached."""
 
 
 def parse_host_names(text: str) -> tuple[str, ...]:
-    """Return the host names in a text, sorted and unique.
+    """Return the host names in a text, sorted and unique. Raise UsageError if a name is invalid.
 
     They are separated by commas, spaces or line ends. `#` begins a comment.
-
-    Raise UsageError if a name is invalid.
     """
     names: list[str] = []
     for line in text.splitlines():
@@ -45,7 +43,7 @@ def parse_host_names(text: str) -> tuple[str, ...]:
 
 
 class SshEngine:
-    """Engine for ssh. `options` are additional options of ssh, such as -p2222."""
+    """An engine for ssh. `options` are additional options of ssh, such as -p2222."""
 
     name = "ssh"
 

@@ -1,4 +1,4 @@
-"""Folder with a fleet's results: one file for each node, and a journal of the ended runs.
+"""Store a fleet's results in a folder: one file for each node, and a journal of the ended runs.
 
 `NODE.json` is the node's raw output. `fleet.jsonl` has one line for each run that ended. Result files that the user
 adds need no line in the journal.
@@ -25,68 +25,68 @@ if TYPE_CHECKING:
 __all__ = ["JOURNAL", "PEERS_FOLDER", "Ending", "Store", "StoredNode"]
 
 JOURNAL = "fleet.jsonl"
-"""File name of the journal."""
+"""The file name of the journal."""
 PEERS_FOLDER = "peers"
-"""Subfolder with the results about the hosts' peers, in the same format."""
+"""The subfolder with the results about the hosts' peers, in the same format."""
 ENDED_STATES = ("answered", "failed", "lost", "timeout", "flooded")
-"""Valid values of `Ending.ended`."""
+"""The valid values of `Ending.ended`."""
 MAX_LINE_BYTES = 4096
 MAX_ENDINGS = 1_000_000
-"""Most lines of the journal that are read."""
+"""The most lines of the journal that are read."""
 MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Journal entry about the end of a node's run."""
+    """A journal entry about the end of a node's run."""
 
     host: str
     ended: str
     why: str = ""
     seconds: float | None = None
-    """Duration of the run; None if not known."""
+    """The duration of the run. None if unknown."""
     asked: float | None = None
-    """Time of the request by this machine's clock, in seconds since 1970; None if not known."""
+    """The time of the request by this machine's clock, in seconds since 1970. None if unknown."""
     came: float | None = None
-    """Time of the response by the same clock; None if not known."""
+    """The time of the response by the same clock. None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNode:
-    """One node of the folder."""
+    """A node with a result file or a journal entry in the folder."""
 
     host: str
     content: bytes | None
-    """Raw content of the file. None if there is no file, or if it cannot be read."""
+    """The content of the file. None if there is no file, or if it cannot be read."""
     ending: Ending | None
-    """Journal entry of the node; None if there is none."""
+    """The journal entry of the node. None if there is none."""
     why: str = ""
-    """Reason why the file cannot be read; "" if it can, or if there is no file."""
+    """The reason why the file cannot be read. Empty if it can, or if there is no file."""
 
 
 class Store:
-    """Folder of results. Only regular files are read, and files are written atomically."""
+    """A folder of results. Only regular files are read, and files are written atomically."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.aside = 0
-        """Number of files that are not results. It is complete after all items of `results` were yielded."""
+        """The number of files that are not results. It is complete after all items of `results` were yielded."""
 
     def make(self) -> None:
         """Create the folder if it is missing. Raise UsageError or Error if it cannot be used."""
-        shown = clean_line(str(self.folder))
+        display_path = clean_line(str(self.folder))
         try:
             self.folder.mkdir(exist_ok=True)
             if not os.access(self.folder, os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")
         except FileExistsError:
-            msg = f"-o: {shown} is no folder."
+            msg = f"-o: {display_path} is no folder."
             raise UsageError(msg) from None
         except FileNotFoundError:
             msg = f"-o: there is no folder {clean_line(str(self.folder.parent))}."
             raise UsageError(msg) from None
         except OSError as error:
-            msg = f"-o: {shown} cannot be written to: {error.strerror}."
+            msg = f"-o: {display_path} cannot be written to: {error.strerror}."
             raise Error(msg) from error
 
     @property
@@ -132,19 +132,19 @@ class Store:
         return endings
 
     def results(self, largest: int) -> Iterator[StoredNode]:
-        """Yield the nodes with a result file, sorted by file name, and then those that are only in the journal.
+        """Yield the nodes with a result file, sorted by file name, then those that are only in the journal.
 
         Files are read up to `largest` + 1 bytes, so that a larger file can be detected. Raise UsageError if the folder
         is missing or cannot be read.
         """
-        shown = clean_line(str(self.folder))
+        display_path = clean_line(str(self.folder))
         try:
             names = sorted(entry.name for entry in os.scandir(self.folder))
         except NotADirectoryError:
-            msg = f"{shown} is no folder."
+            msg = f"{display_path} is no folder."
             raise UsageError(msg, hint="Name the folder of the results.") from None
         except OSError as error:
-            msg = f"{shown} cannot be read: {error.strerror}."
+            msg = f"{display_path} cannot be read: {error.strerror}."
             raise UsageError(msg) from error
         endings = self.endings()
         self.aside = 0
@@ -178,7 +178,7 @@ def _load_content(path: Path, largest: int) -> tuple[bytes | None, str]:
 
 
 def _parse_ending(line: bytes) -> Ending | None:
-    """Parse a line of the journal. The result is None if the line is invalid."""
+    """Parse a line of the journal. Return None if the line is invalid."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):

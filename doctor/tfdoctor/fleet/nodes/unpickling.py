@@ -1,4 +1,4 @@
-"""Unpickling without running code, because data from a node of a Dask or Ray cluster are untrusted.
+"""Unpickle without running code, because data from the nodes of Dask and Ray are untrusted.
 
 Both libraries send pickles, and their own restrictions have gaps: Dask unpickles exceptions, array types and plug-ins
 no matter which `deserializers` it has.
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 __all__ = ["restrict_unpickling"]
 
 _UNPICKLER_NAMES = ("load", "loads", "Unpickler", "_load", "_loads", "_Unpickler")
-"""Names of the unpicklers in `pickle` and `_pickle`, which are replaced in all modules."""
+"""The names of the unpicklers in `pickle` and `_pickle`, which are replaced in all modules."""
 
 
 def restrict_unpickling() -> None:
@@ -43,7 +43,7 @@ def restrict_unpickling() -> None:
 
 
 class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in some places
-    """Placeholder for an object that a node sent. Its text is the first string in the object's arguments."""
+    """A placeholder for an object from a node. Its text is the first string in the object's arguments."""
 
     def __init__(self, *arguments: Any, **_options: Any) -> None:
         parts = [
@@ -60,7 +60,7 @@ class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in som
         pass
 
 
-def _make_no_traceback(*_arguments: Any) -> None:
+def _drop_traceback(*_arguments: Any) -> None:
     """Replace a pickled traceback by None."""
 
 
@@ -70,7 +70,7 @@ def _make_exception(cls: Any, arguments: Any, *_others: Any) -> _Placeholder:
 
 
 class _Bytes(bytes):
-    """Replacement for the type `bytes`, by which Dask selects a reader.
+    """A replacement for the type `bytes`, which Dask uses to select a reader.
 
     Creating an instance raises UnpicklingError, because a pickle could request any size.
     """
@@ -82,7 +82,7 @@ class _Bytes(bytes):
 def _find_class(_unpickler: Any, module: str, name: str) -> Any:
     """Return a harmless replacement for the class or function that a pickle names."""
     if name == "unpickle_traceback":
-        return _make_no_traceback
+        return _drop_traceback
     if name.startswith("unpickle_exception"):
         return _make_exception
     if (module, name) == ("builtins", "bytes"):

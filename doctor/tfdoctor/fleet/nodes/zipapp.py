@@ -1,4 +1,4 @@
-"""Builder of a single file that runs `check` on a node without installation.
+"""Build a single file that runs `check` on a node without installation.
 
 The file contains tfdoctor, its data and its libraries, as the running interpreter imports them; no network is needed.
 The same parts give the same bytes. Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["build_zipapp"]
 
 LIBRARIES = ("packaging", "defusedxml", "yaml")
-"""Libraries outside the standard library that `check` and `cluster` load, all pure Python."""
+"""The libraries outside the standard library that `check` and `cluster` load. All are pure Python."""
 EXCLUDED_FOLDERS = ("render/html/assets", "simulate/standin", "lint", "bench", "placement")
-"""Folders of tfdoctor that neither command loads."""
+"""The folders of tfdoctor that neither command loads."""
 DATA_FOLDERS = ("compat",)
-"""Data folders that are included."""
+"""The data folders that are included."""
 LOG_DATA = "source_lines.json"
-"""Data file that is left out, because only `diagnose` needs it and it is a seventh of the total size."""
+"""A data file that is omitted, because only `diagnose` needs it and it is a seventh of the total size."""
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
-"""Date of every part, which must always be the same."""
+"""The date of every part. It is constant, so that the same parts give the same bytes."""
 MAIN_SOURCE = '''\
 """Unpacks tfdoctor into a private folder, runs it, and takes the folder away again."""
 
@@ -90,7 +90,7 @@ def main():
 
 sys.exit(main())
 '''
-"""Content of `__main__.py`. Older Pythons, which it refuses, must be able to parse it as well."""
+"""The content of `__main__.py`. Older Pythons, which it refuses, must be able to parse it as well."""
 
 
 def build_zipapp() -> bytes:

@@ -22,29 +22,29 @@ SERVER_SIGNATURES = (
     "cluster-lost",
     "parameter-server",
 )
-"""Signatures that only TensorFlow servers log, while other programs use gRPC, too."""
+"""Signatures that only TensorFlow servers log. Other programs also use gRPC."""
 OTHER_GRPC_USERS = ("framework-pytorch", "framework-jax")
 """Other frameworks that use gRPC."""
 
 
-def detect_cluster(case: LogContext) -> Decision | None:
-    """Return the cause if a task cannot reach its cluster. None if the log does not show that."""
+def detect_cluster(context: LogContext) -> Decision | None:
+    """Return the cause if a task cannot reach its cluster, or None if the log does not show that."""
     return (
-        _detect_bad_specification(case)
-        or _detect_lost(case)
-        or _detect_unreachable(case)
-        or _detect_waiting(case)
+        _detect_bad_specification(context)
+        or _detect_lost(context)
+        or _detect_unreachable(context)
+        or _detect_waiting(context)
     )
 
 
-def _detect_bad_specification(case: LogContext) -> Decision | None:
+def _detect_bad_specification(context: LogContext) -> Decision | None:
     """Return the cause if the cluster specification is invalid, or if this task cannot listen."""
-    log = case.log
+    log = context.log
     event = log.first("cluster-address")
     if event is not None:
         return Decision(
             Cause.CLUSTER_FAILURE,
-            case.list_evidence("cluster-address"),
+            context.list_evidence("cluster-address"),
             note=f'An address is "{clean_line(event.get("address"), limit=100)}". Write HOST:PORT.',
             title="An address of the cluster is not HOST:PORT",
         )
@@ -52,42 +52,42 @@ def _detect_bad_specification(case: LogContext) -> Decision | None:
         message = clean_line(log.list_events("cluster-refused")[0].get("what"), limit=160)
         return Decision(
             Cause.CLUSTER_FAILURE,
-            case.list_evidence("cluster-refused"),
+            context.list_evidence("cluster-refused"),
             note=f"TensorFlow says: {message}.",
             title="TensorFlow refuses this cluster, or this task of it",
         )
     if log.has("cluster-bind"):
         return Decision(
             Cause.CLUSTER_FAILURE,
-            case.list_evidence("cluster-bind"),
+            context.list_evidence("cluster-bind"),
             note="The same task may run already: two processes with the same index, or one that was left over.",
             title="This task cannot listen at its port",
         )
     return None
 
 
-def _detect_lost(case: LogContext) -> Decision | None:
+def _detect_lost(context: LogContext) -> Decision | None:
     """Return the cause if a task ended or no longer responds."""
-    if not case.log.has("cluster-lost"):
+    if not context.log.has("cluster-lost"):
         return None
-    lost_tasks = _list_tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
+    lost_tasks = _list_tasks([*context.log.list_events("cluster-lost"), *_list_following(context, "cluster-lost")])
     return Decision(
         Cause.CLUSTER_FAILURE,
-        case.list_evidence("cluster-lost"),
+        context.list_evidence("cluster-lost"),
         note=f"{_format_tasks(lost_tasks)} The reason is in the log of that task.",
         title="A task of the cluster ended, or no longer answers",
     )
 
 
-def _detect_unreachable(case: LogContext) -> Decision | None:
+def _detect_unreachable(context: LogContext) -> Decision | None:
     """Return the cause if a task cannot connect to another one."""
-    log = case.log
-    events = case.list_evidence("cluster-connect", "cluster-reset")
+    log = context.log
+    events = context.list_evidence("cluster-connect", "cluster-reset")
     if not events or (
         not log.has(*SERVER_SIGNATURES) and (log.has(*OTHER_GRPC_USERS) or not log.has("cluster-connect"))
     ):
         return None
-    if _has_session_after(case, events[-1]):
+    if _has_session_after(context, events[-1]):
         return None
     tasks = _list_tasks(log.list_events("cluster-target"))
     addresses = dict.fromkeys(
@@ -100,7 +100,7 @@ def _detect_unreachable(case: LogContext) -> Decision | None:
     )
     return Decision(
         Cause.CLUSTER_FAILURE,
-        (*events, *case.list_evidence("cluster-target"))[:4],
+        (*events, *context.list_evidence("cluster-target"))[:4],
         note=(
             f"{_format_tasks(tasks)}{target} It is not started yet, has ended, has another address, or a "
             "firewall is between."
@@ -109,16 +109,16 @@ def _detect_unreachable(case: LogContext) -> Decision | None:
     )
 
 
-def _detect_waiting(case: LogContext) -> Decision | None:
+def _detect_waiting(context: LogContext) -> Decision | None:
     """Return the cause if this task waits for other tasks."""
-    log = case.log
+    log = context.log
     waiting, missing_tasks = log.last("cluster-waiting"), log.last("cluster-tasks-left")
     events: list[Event] = []
-    if waiting is not None and not _has_session_after(case, waiting):
+    if waiting is not None and not _has_session_after(context, waiting):
         events = log.list_events("cluster-waiting")
         tasks = _list_tasks(events)
     elif missing_tasks is not None and int(missing_tasks.get("left")) > 0:
-        events, tasks = [missing_tasks], _list_tasks(_list_following(case, "cluster-tasks-left"))
+        events, tasks = [missing_tasks], _list_tasks(_list_following(context, "cluster-tasks-left"))
     if not events:
         return None
     return Decision(
@@ -129,17 +129,17 @@ def _detect_waiting(case: LogContext) -> Decision | None:
     )
 
 
-def _has_session_after(case: LogContext, event: Event) -> bool:
+def _has_session_after(context: LogContext, event: Event) -> bool:
     """Return whether a session began after this event."""
-    session_event = case.log.last("cluster-session")
+    session_event = context.log.last("cluster-session")
     return session_event is not None and session_event.order > event.order
 
 
-def _list_following(case: LogContext, name: str) -> list[Event]:
+def _list_following(context: LogContext, name: str) -> list[Event]:
     """Return the events that name a task on one of the three lines below an event of signature `name`."""
-    lines = {event.line for event in case.log.list_events(name)}
+    lines = {event.line for event in context.log.list_events(name)}
     return [
-        e for e in case.log.list_events("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}
+        e for e in context.log.list_events("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}
     ]
 
 

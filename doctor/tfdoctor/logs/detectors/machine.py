@@ -1,6 +1,6 @@
 """Detect failures of containers, installations and the driver, before TensorFlow finds a GPU.
 
-Each `detect_…` function returns its decision, or None if the log does not show such a failure.
+Each `detect_…` function returns a decision, or None if the log does not show the failure that it detects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, strip_library_
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
 
 NO_DEVICE_CODES = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
-"""cuInit codes for no GPU. TensorFlow prints a code without a name as "UNKNOWN ERROR (number)"."""
+"""cuInit codes if there is no GPU. TensorFlow prints a code without a name as "UNKNOWN ERROR (number)"."""
 NO_DRIVER_CODES = frozenset(
     {
         "UNKNOWN ERROR (303)",
@@ -29,11 +29,11 @@ TOO_OLD_DRIVER_CODES = frozenset(
 )
 """cuInit codes for a driver that is too old."""
 STUB_CODES = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
-"""cuInit codes of the stub library that the CUDA toolkit contains for linking: -1 up to CUDA 11, 34 after that."""
+"""cuInit codes of the stub library in the CUDA toolkit, which is for linking: -1 up to CUDA 11, 34 after that."""
 UNKNOWN_ERROR_CODES = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 """cuInit codes for an unknown error."""
 NOT_INITIALIZED_CODES = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
-"""The cuInit code in a forked process. Without a fork, the driver itself did not start."""
+"""The cuInit code in a forked process. In a process that was not forked, the driver did not start."""
 FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
@@ -44,31 +44,31 @@ FORK_NOTE = (
 # ---------------------------------------------------------------- containers and installation
 
 
-def detect_containers(case: LogContext) -> Decision | None:
+def detect_containers(context: LogContext) -> Decision | None:
     """Return the cause if a container cannot use the GPUs of its host."""
-    log = case.log
+    log = context.log
     if log.has("cuda-requirement"):
         return Decision(
-            Cause.CONTAINER_CUDA_REQUIREMENT, case.list_evidence("cuda-requirement"), (Cause.DRIVER_TOO_OLD,)
+            Cause.CONTAINER_CUDA_REQUIREMENT, context.list_evidence("cuda-requirement"), (Cause.DRIVER_TOO_OLD,)
         )
     nvml_event = log.first("container-nvml")
     if nvml_event is not None:
-        return Decision(_choose_container_cause(nvml_event.get("what")), case.list_evidence("container-nvml"))
+        return Decision(_choose_container_cause(nvml_event.get("what")), context.list_evidence("container-nvml"))
     if log.has("no-runtime"):
-        return Decision(Cause.NO_NVIDIA_RUNTIME, case.list_evidence("no-runtime"))
+        return Decision(Cause.NO_NVIDIA_RUNTIME, context.list_evidence("no-runtime"))
     if log.has("container-driver-error"):
         return Decision(
-            Cause.CONTAINER_DRIVER_LIBS, case.list_evidence("container-driver-error"), (Cause.NO_DRIVER,)
+            Cause.CONTAINER_DRIVER_LIBS, context.list_evidence("container-driver-error"), (Cause.NO_DRIVER,)
         )
-    if case.registration is not None:
+    if context.registration is not None:
         return None
     if log.has("ngc-no-driver"):
-        return Decision(Cause.CONTAINER_NO_GPU, case.list_evidence("ngc-no-driver"))
+        return Decision(Cause.CONTAINER_NO_GPU, context.list_evidence("ngc-no-driver"))
     return None
 
 
 def _choose_container_cause(message: str) -> Cause:
-    """Return the cause for an NVML error message of the container toolkit."""
+    """Return the cause of an NVML error that the container toolkit reports."""
     text = message.lower()
     if "mismatch" in text:
         return Cause.DRIVER_LIB_MISMATCH
@@ -79,10 +79,10 @@ def _choose_container_cause(message: str) -> Cause:
     return Cause.DRIVER_INIT_UNKNOWN if "cuda error" in text else Cause.CONTAINER_DRIVER_LIBS
 
 
-def detect_smi(case: LogContext) -> Decision | None:
-    """Return the cause if nvidia-smi failed and TensorFlow logged nothing about the driver or its libraries."""
-    event = case.log.first("smi-failed")
-    if event is None or case.registration is not None or case.log.has("cuinit", "dso-failed"):
+def detect_smi(context: LogContext) -> Decision | None:
+    """Return the cause if nvidia-smi failed and TensorFlow logged no error of the driver or its libraries."""
+    event = context.log.first("smi-failed")
+    if event is None or context.registration is not None or context.log.has("cuinit", "dso-failed"):
         return None
     message = event.get("what").lower()
     cause = Cause.NO_DRIVER
@@ -92,28 +92,28 @@ def detect_smi(case: LogContext) -> Decision | None:
         cause = Cause.CONTAINER_NVML_LOST
     elif "no devices" in message:
         cause = Cause.NO_DEVICE
-    return Decision(cause, case.list_evidence("smi-failed"))
+    return Decision(cause, context.list_evidence("smi-failed"))
 
 
-def detect_windows(case: LogContext) -> Decision | None:
+def detect_windows(context: LogContext) -> Decision | None:
     """Return the cause if this release does not support GPUs on native Windows."""
-    if case.log.has("windows-native"):
-        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.list_evidence("windows-native"))
-    version = case.origin.version
+    if context.log.has("windows-native"):
+        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, context.list_evidence("windows-native"))
+    version = context.origin.version
     if (
         version is not None
-        and case.compat.has(version, "windows-without-gpu")
-        and case.is_windows
-        and case.log.has("gpu-none-listed")
-        and case.registration is None
+        and context.compat.has(version, "windows-without-gpu")
+        and context.is_windows
+        and context.log.has("gpu-none-listed")
+        and context.registration is None
     ):
-        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.list_evidence("gpu-none-listed", "tf-version"))
+        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, context.list_evidence("gpu-none-listed", "tf-version"))
     return None
 
 
-def detect_installation(case: LogContext) -> Decision | None:
-    """Return the cause if an import or an installation fails. None if a GPU was registered anyway."""
-    if case.registration is not None:
+def detect_installation(context: LogContext) -> Decision | None:
+    """Return the cause if an import or an installation failed, unless a GPU was registered anyway."""
+    if context.registration is not None:
         return None
     for name, cause, other_causes in (
         ("glibc", Cause.GLIBC_TOO_OLD, ()),
@@ -121,30 +121,30 @@ def detect_installation(case: LogContext) -> Decision | None:
         ("illegal-instruction", Cause.ILLEGAL_INSTRUCTION_AVX, ()),
         ("dll-init", Cause.ILLEGAL_INSTRUCTION_AVX, (Cause.MSVC_RUNTIME_MISSING,)),
     ):
-        if case.log.has(name):
-            return Decision(cause, case.list_evidence(name), other_causes)
-    return _detect_missing_at_import(case) or _detect_package_conflict(case)
+        if context.log.has(name):
+            return Decision(cause, context.list_evidence(name), other_causes)
+    return _detect_missing_at_import(context) or _detect_package_conflict(context)
 
 
-def _detect_package_conflict(case: LogContext) -> Decision | None:
+def _detect_package_conflict(context: LogContext) -> Decision | None:
     """Return the cause if another package prevents the import."""
-    if case.log.has("cuinit", "registration-skipped", "dso-failed"):
+    if context.log.has("cuinit", "registration-skipped", "dso-failed"):
         return None
     for name, cause in (
         ("protobuf", Cause.PROTOBUF_CONFLICT),
         ("numpy-abi", Cause.NUMPY_ABI),
         ("no-wheel", Cause.NO_MATCHING_WHEEL),
     ):
-        if case.log.has(name):
-            return Decision(cause, case.list_evidence(name))
+        if context.log.has(name):
+            return Decision(cause, context.list_evidence(name))
     return None
 
 
-def _detect_missing_at_import(case: LogContext) -> Decision | None:
+def _detect_missing_at_import(context: LogContext) -> Decision | None:
     """Return the cause if a library is missing when TensorFlow is imported."""
     import_libraries = [
         library
-        for library in case.missing_libraries
+        for library in context.missing_libraries
         if library.event.id in ("import-so", "import-dll", "import-dylib")
         or (library.event.id == "damaged-library" and "ImportError:" in library.event.text)
     ]
@@ -155,7 +155,7 @@ def _detect_missing_at_import(case: LogContext) -> Decision | None:
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
             return Decision(Cause.MSVC_RUNTIME_MISSING, events)
         if is_driver(deciding_library.soname):
-            cause = Cause.CONTAINER_NO_GPU if _is_containerized(case) else Cause.NO_DRIVER
+            cause = Cause.CONTAINER_NO_GPU if _is_containerized(context) else Cause.NO_DRIVER
             return Decision(cause, events, (Cause.NO_DRIVER, Cause.IMPORT_MISSING_CUDA_LIB))
         if stem.startswith("nvidia-"):
             return Decision(Cause.LIBS_TRANSITIVE, events, (Cause.DRIVER_LIB_MISMATCH,))
@@ -163,45 +163,45 @@ def _detect_missing_at_import(case: LogContext) -> Decision | None:
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
     msvc_events = [
-        library for library in case.log.list_events("import-dll") if "msvc" in library.get("soname").lower()
+        library for library in context.log.list_events("import-dll") if "msvc" in library.get("soname").lower()
     ]
     if msvc_events:
         return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(msvc_events[:1]))
-    if case.log.has("dll-module"):
+    if context.log.has("dll-module"):
         return Decision(
-            Cause.MSVC_RUNTIME_MISSING, case.list_evidence("dll-module"), (Cause.IMPORT_MISSING_CUDA_LIB,)
+            Cause.MSVC_RUNTIME_MISSING, context.list_evidence("dll-module"), (Cause.IMPORT_MISSING_CUDA_LIB,)
         )
     return None
 
 
-def _is_containerized(case: LogContext) -> bool:
+def _is_containerized(context: LogContext) -> bool:
     """Return whether the log comes from a container, or from a Redis module, which usually runs in one."""
-    return case.is_in_container() or "/redis/modules/" in "".join(
-        event.text for event in case.log.list_events("import-so")
+    return context.is_in_container() or "/redis/modules/" in "".join(
+        event.text for event in context.log.list_events("import-so")
     )
 
 
 # ---------------------------------------------------------------- driver
 
 
-def detect_driver(case: LogContext) -> Decision | None:
-    """Return the cause if the driver fails, from the cuInit codes and the diagnostics after them."""
-    log = case.log
+def detect_driver(context: LogContext) -> Decision | None:
+    """Return the cause if the driver fails, judging by the cuInit codes and the diagnostics after them."""
+    log = context.log
     event = log.last("cuinit")
     if event is None:
-        return _detect_missing_driver(case) or _detect_driver_messages(case)
-    is_registered_later = case.registration is not None and case.registration.order > event.order
-    if is_registered_later or (case.registration is not None and log.has("parameter-server")):
+        return _detect_missing_driver(context) or _detect_driver_messages(context)
+    is_registered_later = context.registration is not None and context.registration.order > event.order
+    if is_registered_later or (context.registration is not None and log.has("parameter-server")):
         return None
     codes = {init.get("code").replace("CUresult(", "UNKNOWN ERROR (") for init in log.list_events("cuinit")}
-    if codes == NOT_INITIALIZED_CODES and case.registration is not None:
+    if codes == NOT_INITIALIZED_CODES and context.registration is not None:
         return None
-    evidence = case.list_evidence(
+    evidence = context.list_evidence(
         "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
     )
-    if case.hiding_event is not None:
-        evidence = (*evidence, case.hiding_event)
-    cause, other_causes = _choose_cuinit_cause(case, codes)
+    if context.hiding_event is not None:
+        evidence = (*evidence, context.hiding_event)
+    cause, other_causes = _choose_cuinit_cause(context, codes)
     if codes == NOT_INITIALIZED_CODES:
         return Decision(cause, evidence, other_causes, FORK_NOTE)
     if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN_ERROR_CODES:
@@ -210,9 +210,9 @@ def detect_driver(case: LogContext) -> Decision | None:
     return Decision(cause, evidence, other_causes)
 
 
-def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
     """Return (cause of these cuInit codes, other possible causes)."""
-    log = case.log
+    log = context.log
     if "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" in codes or "UNKNOWN ERROR (804)" in codes:
         return Cause.COMPAT_NOT_SUPPORTED, (Cause.DRIVER_LIB_MISMATCH,)
     if log.has("driver-mismatch") or codes & {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "UNKNOWN ERROR (803)"}:
@@ -220,28 +220,28 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
     if codes & TOO_OLD_DRIVER_CODES:
         return Cause.DRIVER_TOO_OLD, ()
     lacks_kernel_module, lacks_node = (
-        log.has("kernel-driver-missing") or _is_smi_failure(case),
+        log.has("kernel-driver-missing") or _is_smi_failure(context),
         log.has("device-node-missing"),
     )
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB_CODES:
-        if lacks_node or lacks_kernel_module or case.is_in_container():
-            return Cause.CONTAINER_NO_GPU if lacks_node or case.is_in_container() else Cause.NO_DRIVER, (
+        if lacks_node or lacks_kernel_module or context.is_in_container():
+            return Cause.CONTAINER_NO_GPU if lacks_node or context.is_in_container() else Cause.NO_DRIVER, (
                 Cause.STUB_LIBCUDA,
                 Cause.NO_DRIVER,
             )
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
-    if case.hiding_event is not None and codes & NO_DEVICE_CODES:
+    if context.hiding_event is not None and codes & NO_DEVICE_CODES:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
     if lacks_kernel_module:
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
-    if codes & NO_DRIVER_CODES or _lacks_driver_library(case):
-        if lacks_node and case.is_in_container():
+    if codes & NO_DRIVER_CODES or _lacks_driver_library(context):
+        if lacks_node and context.is_in_container():
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DEVICE_CODES:
-        return _choose_no_device_cause(case, no_node=lacks_node)
+        return _choose_no_device_cause(context, no_node=lacks_node)
     if lacks_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
     if codes & {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_DEVICE_UNAVAILABLE"}:
@@ -249,77 +249,77 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
     return Cause.DRIVER_INIT_UNKNOWN, ()
 
 
-def _choose_no_device_cause(case: LogContext, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_no_device_cause(context: LogContext, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
     """Return (cause, other possible causes) if cuInit finds no GPU.
 
     `no_node` says whether the device node in /dev is missing.
     """
     if no_node:
-        cause = Cause.CONTAINER_NO_GPU if case.is_in_container() else Cause.NO_DEVICE
+        cause = Cause.CONTAINER_NO_GPU if context.is_in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
-    if case.log.has("scheduler-hint") or case.registration is not None:
+    if context.log.has("scheduler-hint") or context.registration is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
-    if not case.log.has("kernel-driver", "library-driver"):  # TensorFlow 2.12 and later log no diagnostics
+    if not context.log.has("kernel-driver", "library-driver"):  # TensorFlow 2.12 and later log no diagnostics
         return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV, Cause.NO_DRIVER)
     return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
 
 
-def _is_smi_failure(case: LogContext) -> bool:
-    """Return whether nvidia-smi cannot communicate with the driver, and nothing in the log contradicts that."""
-    has_failed = any("communicate" in event.get("what") for event in case.log.list_events("smi-failed"))
-    return has_failed and not case.log.has("kernel-driver", "smi-table")
+def _is_smi_failure(context: LogContext) -> bool:
+    """Return whether nvidia-smi could not reach the driver, and nothing in the log contradicts that."""
+    has_failed = any("communicate" in event.get("what") for event in context.log.list_events("smi-failed"))
+    return has_failed and not context.log.has("kernel-driver", "smi-table")
 
 
-def _lacks_driver_library(case: LogContext) -> bool:
-    return any(is_driver(library.soname) and not library.is_transitive for library in case.missing_libraries)
+def _lacks_driver_library(context: LogContext) -> bool:
+    return any(is_driver(library.soname) and not library.is_transitive for library in context.missing_libraries)
 
 
-def _detect_missing_driver(case: LogContext) -> Decision | None:
-    """Return the cause if libcuda could not be opened, for a log without a cuInit result."""
+def _detect_missing_driver(context: LogContext) -> Decision | None:
+    """Return the cause if libcuda could not be opened. The log has no result of cuInit."""
     missing = [
         library
-        for library in case.missing_libraries
+        for library in context.missing_libraries
         if is_driver(library.soname)
         and library.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
-    has_opened_driver = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
+    has_opened_driver = any(is_driver(event.get("soname")) for event in context.log.list_events("dso-opened"))
     # old releases try two names of libcuda, so a failure of one does not matter if the other was opened
     if not missing or (has_opened_driver and missing[-1].event.id == "dso-failed-old"):
         return None
-    if case.registration is not None and case.registration.order > missing[-1].event.order:
+    if context.registration is not None and context.registration.order > missing[-1].event.order:
         return None
     events = tuple(library.event for library in missing[:2])
-    lacks_node = case.log.has("device-node-missing")
-    if missing[0].event.id == "damaged-library" or (lacks_node and case.is_in_container()):
+    lacks_node = context.log.has("device-node-missing")
+    if missing[0].event.id == "damaged-library" or (lacks_node and context.is_in_container()):
         return Decision(Cause.CONTAINER_NO_GPU, events, (Cause.NO_DRIVER, Cause.CONTAINER_DRIVER_LIBS))
     return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU,))
 
 
-def _detect_driver_messages(case: LogContext) -> Decision | None:
-    """Return the cause that other messages about the driver show."""
-    log = case.log
+def _detect_driver_messages(context: LogContext) -> Decision | None:
+    """Return the cause that driver messages other than those of cuInit show."""
+    log = context.log
     if log.has("device-query-failed"):
-        return Decision(Cause.DRIVER_INIT_UNKNOWN, case.list_evidence("device-query-failed"))
+        return Decision(Cause.DRIVER_INIT_UNKNOWN, context.list_evidence("device-query-failed"))
     if log.has("driver-mismatch"):
-        return Decision(Cause.DRIVER_LIB_MISMATCH, case.list_evidence("driver-mismatch"))
+        return Decision(Cause.DRIVER_LIB_MISMATCH, context.list_evidence("driver-mismatch"))
     hip_event = log.first("hip-init")
-    if hip_event is not None and case.registration is None:
+    if hip_event is not None and context.registration is None:
         no_device = "Device" in hip_event.get("code")
         other_causes = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
         return Decision(
             Cause.NO_DEVICE if no_device else Cause.DRIVER_INIT_UNKNOWN,
-            case.list_evidence("hip-init"),
+            context.list_evidence("hip-init"),
             other_causes,
         )
     if log.has("driver-insufficient"):
-        return Decision(Cause.DRIVER_TOO_OLD, case.list_evidence("driver-insufficient"))
+        return Decision(Cause.DRIVER_TOO_OLD, context.list_evidence("driver-insufficient"))
     event = log.first("driver-code")
     if event is not None:
         message = event.get("what")
         if "initialization error" in message:
             return Decision(
                 Cause.DRIVER_INIT_UNKNOWN,
-                case.list_evidence("driver-code"),
+                context.list_evidence("driver-code"),
                 (Cause.DRIVER_TOO_OLD,),
                 "The log does not say why: usually a driver that does not serve this CUDA, or a process that was "
                 "forked from one that uses the GPU.",
@@ -335,29 +335,29 @@ def _detect_driver_messages(case: LogContext) -> Decision | None:
         )
         return Decision(
             next(cause for text, cause in causes_by_text if text in message),
-            case.list_evidence("driver-code"),
+            context.list_evidence("driver-code"),
         )
-    if case.registration is not None:
+    if context.registration is not None:
         return None
     nvml_events = tuple(
         library.event
-        for library in case.missing_libraries
+        for library in context.missing_libraries
         if is_nvml(library.soname) and library.event.id == "dso-failed"
     )
     if nvml_events or log.has("nvml-missing"):
-        return Decision(Cause.NVML_MISSING, (*nvml_events[:2], *case.list_evidence("nvml-missing")))
+        return Decision(Cause.NVML_MISSING, (*nvml_events[:2], *context.list_evidence("nvml-missing")))
     if log.has("kernel-driver-missing"):
-        return Decision(Cause.NO_DRIVER, case.list_evidence("kernel-driver-missing"))
+        return Decision(Cause.NO_DRIVER, context.list_evidence("kernel-driver-missing"))
     if log.has("device-node-missing"):
-        cause = Cause.CONTAINER_NO_GPU if case.is_in_container() else Cause.NO_DEVICE
-        return Decision(cause, case.list_evidence("device-node-missing"), (Cause.NO_DRIVER,))
+        cause = Cause.CONTAINER_NO_GPU if context.is_in_container() else Cause.NO_DEVICE
+        return Decision(cause, context.list_evidence("device-node-missing"), (Cause.NO_DRIVER,))
     if log.has("libcuda-not-loaded") and not any(
         is_driver(opened.get("soname")) for opened in log.list_events("dso-opened")
     ):
         title = "The driver's kernel module is there, and its library, libcuda, was not found"
         return Decision(
             Cause.NO_DRIVER,
-            case.list_evidence("libcuda-not-loaded", "kernel-driver"),
+            context.list_evidence("libcuda-not-loaded", "kernel-driver"),
             (Cause.LIBS_NOT_ON_PATH, Cause.CONTAINER_NO_GPU),
             title=title if log.has("kernel-driver") else "",
         )

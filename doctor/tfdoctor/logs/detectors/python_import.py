@@ -1,7 +1,7 @@
-"""Detect a failed `import tensorflow` by its traceback rather than by the error line alone.
+"""Detect a failed `import tensorflow` from its traceback, not only from the error line.
 
-Any package can raise an ImportError. An error belongs to TensorFlow if a TensorFlow module that is being imported
-appears in the traceback above it, or if the error names a TensorFlow file.
+Any package can raise an ImportError. The error belongs to TensorFlow if the traceback above it contains a TensorFlow
+module that is being imported, or if the error names a TensorFlow file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _INSTALLED = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/](?:python|pypy)\d|[\\/]Lib[\\/]|\.zip[\\/]|^<|<frozen"
 )
-"""Matches the paths of installed modules and of the standard library."""
-_TENSORFLOW = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]")
+"""A path of an installed module or of the standard library."""
+_TENSORFLOW_PATH = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]")
 _GPU_PACKAGES = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
@@ -36,12 +36,12 @@ _PACKAGES = (
     "urllib3 werkzeug wrapt yaml"
 )
 _MODULES = sys.stdlib_module_names | frozenset(_PACKAGES.split())
-"""Modules that TensorFlow and its dependencies import. A user's file with such a name shadows the module."""
+"""Modules that TensorFlow and its dependencies import. A user's file with the same name shadows the module."""
 _TENSORFLOW_MODULE = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
 _FRAME_LINES = 4
-"""The lines of one traceback frame: the frame, its source, a marker, and a wrapped line."""
+"""The number of lines of a traceback frame: the frame, its source, a marker, and a wrapped line."""
 _CELL_FRAME_LINES = 20
-"""The lines of one frame in IPython, which shows the source lines around the current one."""
+"""The number of lines of a frame in IPython, which shows the source lines around the current one."""
 _AFTER_IMPORT_SIGNATURES = (
     "cuinit",
     "registration-skipped",
@@ -53,44 +53,44 @@ _AFTER_IMPORT_SIGNATURES = (
 """Messages that TensorFlow logs after its import."""
 
 
-def detect_imports(case: LogContext) -> Decision | None:
-    """Return the cause if `import tensorflow` failed. None if it did not fail, or succeeded later."""
-    log = case.log
+def detect_imports(context: LogContext) -> Decision | None:
+    """Return the cause if `import tensorflow` failed, or None if it succeeded, at once or later."""
+    log = context.log
     broken_event = log.first("python-broken")
-    if broken_event is not None and case.registration is None and not log.has(*_AFTER_IMPORT_SIGNATURES):
+    if broken_event is not None and context.registration is None and not log.has(*_AFTER_IMPORT_SIGNATURES):
         cause = (
             Cause.NOT_PERMITTED if broken_event.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
         )
-        return Decision(cause, case.list_evidence("python-broken"))
-    if case.registration is not None or case.ready_order >= 0 or log.has(*_AFTER_IMPORT_SIGNATURES):
+        return Decision(cause, context.list_evidence("python-broken"))
+    if context.registration is not None or context.ready_order >= 0 or log.has(*_AFTER_IMPORT_SIGNATURES):
         return None
     return (
-        _detect_named_file(case)
-        or _detect_shadowed(case)
-        or _detect_in_tracebacks(case)
-        or _detect_hollow_package(case)
-        or _detect_not_installed(case)
+        _detect_named_file(context)
+        or _detect_shadowed(context)
+        or _detect_in_tracebacks(context)
+        or _detect_wrong_module(context)
+        or _detect_not_installed(context)
     )
 
 
-def _detect_named_file(case: LogContext) -> Decision | None:
-    """Return the cause if the error itself names TensorFlow, or a file in its package or that of a GPU library."""
-    for event in case.log.list_events("module-shadowed"):
-        if event.get("name") or _imports_tensorflow(_list_frames(case, event)):
+def _detect_named_file(context: LogContext) -> Decision | None:
+    """Return the cause if the error names TensorFlow, or a file of TensorFlow or of a GPU library."""
+    for event in context.log.list_events("module-shadowed"):
+        if event.get("name") or _imports_tensorflow(_list_frames(context, event)):
             return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(event.get("path")))
-    for event in case.log.list_events("file-damaged"):
+    for event in context.log.list_events("file-damaged"):
         if _GPU_PACKAGES.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
             return Decision(Cause.DAMAGED_FILE, (event,))
-    for event in case.log.list_events("file-refused"):
+    for event in context.log.list_events("file-refused"):
         if _GPU_PACKAGES.search(event.get("path") or event.get("library")):
             return Decision(Cause.NOT_PERMITTED, (event,))
     return None
 
 
-def _detect_shadowed(case: LogContext) -> Decision | None:
-    """Return the cause if an installed module imported a user's file that has the name of another module."""
+def _detect_shadowed(context: LogContext) -> Decision | None:
+    """Return the cause if an installed module imported a user's file that shadows the intended module."""
     frames: list[Event] = []
-    for event in case.log.list_events("import-frame"):
+    for event in context.log.list_events("import-frame"):
         path = _get_frame_path(event)
         if not path or (frames and event.line - frames[-1].line > _get_max_gap(event)):
             frames.clear()
@@ -114,10 +114,10 @@ def _detect_shadowed(case: LogContext) -> Decision | None:
     return None
 
 
-def _detect_in_tracebacks(case: LogContext) -> Decision | None:
+def _detect_in_tracebacks(context: LogContext) -> Decision | None:
     """Return the cause of an error that was raised while TensorFlow was being imported."""
-    for event in case.log.list_events("file-damaged", "file-refused", "import-error"):
-        frames = _list_frames(case, event)
+    for event in context.log.list_events("file-damaged", "file-refused", "import-error"):
+        frames = _list_frames(context, event)
         library = (event.get("path") or event.get("library")).rpartition("/")[2]
         if not _imports_tensorflow(frames) or is_driver(library):
             continue  # driver libraries are empty in a container without GPUs
@@ -136,23 +136,23 @@ def _detect_in_tracebacks(case: LogContext) -> Decision | None:
             return Decision(Cause.SHADOWED_MODULE, evidence, (), _suggest_rename(path))
         name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
         if name.startswith("tensorflow") and name != "tensorflow_estimator":
-            continue  # a part of TensorFlow itself is missing: two packages overwrote each other, or a file shadows it
-        if case.log.has("protobuf", "numpy-abi"):
+            continue  # part of TensorFlow itself is missing: two packages overwrote each other, or a file shadows it
+        if context.log.has("protobuf", "numpy-abi"):
             continue  # the detectors for these signatures explain the error better
         return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
     return None
 
 
-def _detect_hollow_package(case: LogContext) -> Decision | None:
+def _detect_wrong_module(context: LogContext) -> Decision | None:
     """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
 
-    It is not if it lacks a name that every release has. Names that only TensorFlow 1 or 2 has are handled by
-    `detect_other_api`.
+    A module without a name that every release has is not TensorFlow. `detect_other_api` handles names that only
+    TensorFlow 1 or 2 has.
     """
-    event = case.log.first("tensorflow-attribute")
-    if event is None or event.get("second") or case.has_both_packages:
+    event = context.log.first("tensorflow-attribute")
+    if event is None or event.get("second") or context.has_both_packages:
         return None
-    frames = _list_frames(case, event)
+    frames = _list_frames(context, event)
     tensorflow_frame = next(
         (frame for frame in reversed(frames) if _TENSORFLOW_MODULE.search(_get_frame_path(frame))), None
     )
@@ -165,7 +165,7 @@ def _detect_hollow_package(case: LogContext) -> Decision | None:
         )
     if event.get("partial"):
         return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL_NOTE)
-    if _imports_tensorflow(frames) or _has_messages(case) or _is_other_api(case, event):
+    if _imports_tensorflow(frames) or _has_messages(context) or _is_other_api(context, event):
         return None
     other_causes = (
         (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
@@ -175,28 +175,28 @@ def _detect_hollow_package(case: LogContext) -> Decision | None:
     return Decision(Cause.DAMAGED_FILE, (event,), other_causes, f"{subject} {HOLLOW_NOTE}", title)
 
 
-def _has_messages(case: LogContext) -> bool:
-    """Return whether TensorFlow wrote any message in the log, which shows that it was imported."""
-    has_benign = any(case.log.list_events(name)[0].signature.benign is not None for name in case.log.events)
-    return has_benign or case.log.has("format-classic", "format-absl")
+def _has_messages(context: LogContext) -> bool:
+    """Return whether the log has a message of TensorFlow, which shows that it was imported."""
+    has_benign = any(context.log.list_events(name)[0].signature.benign is not None for name in context.log.events)
+    return has_benign or context.log.has("format-classic", "format-absl")
 
 
-def _is_other_api(case: LogContext, event: Event) -> bool:
-    """Return whether the missing name shows that the program is written for another major release."""
-    if event.get("second") or (event.get("removed") and not case.has_trait("first-api")):
+def _is_other_api(context: LogContext, event: Event) -> bool:
+    """Return whether the missing name shows that the program was written for another major release."""
+    if event.get("second") or (event.get("removed") and not context.has_trait("first-api")):
         return True
-    return bool(event.get("newer")) and case.has_trait("first-api")
+    return bool(event.get("newer")) and context.has_trait("first-api")
 
 
-def detect_other_api(case: LogContext) -> Decision | None:
-    """Return an inconclusive decision if the program fails because it is written for another TensorFlow."""
-    event = case.log.first("tensorflow-attribute")
-    if event is None or not _is_other_api(case, event):
+def detect_other_api(context: LogContext) -> Decision | None:
+    """Return an inconclusive decision if the program fails because it needs another TensorFlow."""
+    event = context.log.first("tensorflow-attribute")
+    if event is None or not _is_other_api(context, event):
         return None
     if event.get("newer"):
         title = "The program asks for a name that this TensorFlow does not have yet"
         return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER_NOTE, title)
-    is_certain = event.get("second") or _has_messages(case)
+    is_certain = event.get("second") or _has_messages(context)
     other_causes = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
     title = "The program asks for a name that TensorFlow 2 does not have"
     return Decision(Cause.INCONCLUSIVE, (event,), other_causes, REMOVED_NOTE, title)
@@ -224,28 +224,28 @@ NEWER_NOTE = (
 )
 
 
-def _detect_not_installed(case: LogContext) -> Decision | None:
-    """Return the cause if TensorFlow is not installed and wrote nothing in the log."""
-    log = case.log
+def _detect_not_installed(context: LogContext) -> Decision | None:
+    """Return the cause if TensorFlow is not installed and wrote nothing to the log."""
+    log = context.log
     if log.has(
         "format-classic", "format-absl", "tf-version", "native-runtime-failed", "import-so", "import-dll"
     ):
         return None
     return (
-        Decision(Cause.TENSORFLOW_MISSING, case.list_evidence("tensorflow-absent"))
+        Decision(Cause.TENSORFLOW_MISSING, context.list_evidence("tensorflow-absent"))
         if log.has("tensorflow-absent")
         else None
     )
 
 
-def _list_frames(case: LogContext, error: Event) -> list[Event]:
+def _list_frames(context: LogContext, error: Event) -> list[Event]:
     """Return the traceback frames directly above an error, the outermost first.
 
     Only frames of modules that are being imported are included.
     """
     frames: list[Event] = []
     line = error.line
-    for event in reversed(case.log.list_events("import-frame")):
+    for event in reversed(context.log.list_events("import-frame")):
         if event.line > line:
             continue
         if not _get_frame_path(event) or line - event.line > _get_max_gap(event):
@@ -256,7 +256,7 @@ def _list_frames(case: LogContext, error: Event) -> list[Event]:
 
 
 def _get_max_gap(frame: Event) -> int:
-    """Return the maximum distance in lines to the next frame."""
+    """Return the maximum number of lines between a frame and the next one."""
     return _CELL_FRAME_LINES if frame.get("shown") else 4 * _FRAME_LINES
 
 
@@ -270,10 +270,10 @@ def _get_module_name(path: str) -> str:
 
 
 def _imports_tensorflow(frames: Sequence[Event]) -> bool:
-    return any(_TENSORFLOW.search(_get_frame_path(frame)) for frame in frames)
+    return any(_TENSORFLOW_PATH.search(_get_frame_path(frame)) for frame in frames)
 
 
 def _suggest_rename(path: str) -> str:
-    """Return a sentence that tells the user to rename a file. Empty if `path` is empty."""
+    """Return a sentence that tells the user to rename a file, or an empty string if `path` is empty."""
     safe_path = path.replace("`", "'")
     return f"Rename {safe_path}, and delete the __pycache__ next to it." if path else ""

@@ -21,7 +21,7 @@ __all__ = ["make_benchmark_html"]
 
 
 def make_benchmark_html(bench: Bench, redactor: Redactor) -> bytes:
-    """Return the HTML page of a benchmark. All texts are redacted."""
+    """Return the HTML page of a benchmark, with all texts redacted."""
     worst_severity = max((item.severity for item in bench.findings), default=None)
     status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
     values: dict[str, Any] = {

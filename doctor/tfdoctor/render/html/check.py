@@ -1,7 +1,7 @@
 """The HTML page of `check`.
 
 The page shows the verdict, the remedy, the chain from the GPU to TensorFlow, the library search, all findings and
-all facts. The report must be redacted before.
+all facts. The report must already be redacted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STATUS_TEXTS = {
     Status.BAD: "broken",
     Status.UNKNOWN: "not known",
 }
-"""A status as a word, for readers who cannot tell the colours apart."""
+"""The word for each status, for readers who cannot tell the colours apart."""
 STATUS_BY_FATE = {
     FileOutcome.OPENED: Status.GOOD,
     FileOutcome.UNUSABLE: Status.BAD,
@@ -43,7 +43,7 @@ STATUS_BY_FATE = {
     FileOutcome.NOT_CONSIDERED: Status.WARNING,
     FileOutcome.OTHER_VERSION: Status.UNKNOWN,
 }
-"""The status that stands for the fate of a file."""
+"""The status whose mark and colour a file has, by its outcome in the library search."""
 
 
 def make_report_html(
@@ -51,8 +51,8 @@ def make_report_html(
 ) -> bytes:
     """Return the HTML page of a redacted report.
 
-    `typed` is the command that made the report, and `fix` the command that fixes the main finding; None if there
-    is no such command. `differences` are the results that redaction changed.
+    `typed` is the command that made the report, and `fix` the command that fixes the main finding, if there is one.
+    `differences` are the results that redaction changed.
     """
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
@@ -110,7 +110,7 @@ def _make_status_values(status: Status) -> dict[str, str]:
 
 
 def make_finding_values(finding: Finding) -> dict[str, Any]:
-    """Return the values of a finding that the templates use."""
+    """Return a finding as values for a template."""
     severity_words = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
         "code": finding.code,
@@ -156,9 +156,9 @@ def _make_search_values(search: Search) -> dict[str, Any]:
 
 
 def _iter_facts(value: Any, path: str = "", source: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield (name, value, source) of each fact that is not empty.
+    """Yield (name, value, source) for each fact that is not empty.
 
-    `value` is the JSON of the facts; `path` is the prefix of the names.
+    `value` is the JSON of the facts, and `path` is the prefix of the names.
     """
     if isinstance(value, dict):
         if "source" in value and set(value) & {"known", "absent", "unknown"}:

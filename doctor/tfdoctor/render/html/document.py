@@ -1,6 +1,6 @@
-"""Render a self-contained page from a template, with its style, scripts and data.
+"""Render a template as a self-contained page, which includes its style, its scripts and its data.
 
-The content security policy of the page allows only these scripts, by their hashes.
+The content security policy of the page allows only this style and these scripts, by their hashes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_TEXT_CHARS = 100_000
 
 
 def render_page(name: str, *, data: object = None, has_images: bool = False, **values: object) -> bytes:
-    """Return the page of the template `name`, such as `"check"`, in UTF-8.
+    """Render the template `name`, such as "check", and return the page in UTF-8.
 
     `data` is the data for the page's script. `has_images` says whether the page contains images as data: URLs. The
     other arguments are variables of the template, which escapes them and replaces control characters.
@@ -55,19 +55,19 @@ def render_page(name: str, *, data: object = None, has_images: bool = False, **v
 
 
 def embed_json(data: object) -> str:
-    """Return the JSON of `data`, escaped so that it cannot end the HTML element around it."""
+    """Return `data` as JSON, escaped so that it cannot end the HTML element that contains it."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def redact_values(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Return the values with every text redacted. The keys stay the same because the templates use them."""
+    """Return the values with every text redacted. The keys, which the templates use, stay the same."""
     changed: dict[str, Any] = _change_texts(values, redactor.texts(_iter_texts(values)))
     return changed
 
 
 def _iter_texts(value: Any) -> Iterator[str]:
-    """Yield every text in a nested structure."""
+    """Yield every text in nested dictionaries and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
@@ -76,7 +76,7 @@ def _iter_texts(value: Any) -> Iterator[str]:
 
 
 def _change_texts(value: Any, redacted: dict[str, str]) -> Any:
-    """Return a nested structure with every text replaced by its redacted form."""
+    """Return nested dictionaries and lists with every text replaced by its redacted form."""
     if isinstance(value, dict):
         return {name: _change_texts(child, redacted) for name, child in value.items()}
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def _make_template_environment() -> Environment:
 
 
 def _clean_value(value: Any) -> Any:
-    """Return a value for a template, without control characters unless it is marked as safe."""
+    """Replace the control characters in a value for a template, unless the value is marked as safe."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return clean(value, limit=_MAX_TEXT_CHARS)
     return value

@@ -1,7 +1,7 @@
 """The matrix as an interactive page.
 
-The user chooses a system, GPU, driver, Python and TensorFlow, and sees the answer of `recommend`. The script
-computes nothing; it only looks up the table in the page.
+The user chooses a system, GPU, driver, Python and TensorFlow, and sees the answer of `recommend`. The page's script
+computes nothing; it only looks answers up in a table that the page contains.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["make_explorer_html", "pack_table"]
 
 
 def make_explorer_html(
-    verdicts: AnswerTable, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
+    table: AnswerTable, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
 ) -> bytes:
     """Return the HTML page.
 
-    `sheets` has the data sheet of each release, newest first. Readers without scripts see the `overview`.
+    `sheets` are the data sheets of all releases, newest first. A browser without scripts shows the `overview`.
     """
-    return render_page("explorer", data=pack_table(verdicts, sheets), as_of=as_of, overview=overview)
+    return render_page("explorer", data=pack_table(table, sheets), as_of=as_of, overview=overview)
 
 
-def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
+def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
     """Return the table in the format that the page's script reads.
 
     * `cells[system][minor]` is the index of a block.
@@ -41,7 +41,7 @@ def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]
 
     In each dimension, index 0 means "any".
     """
-    texts = list(verdicts.texts)
+    texts = list(table.texts)
     index_by_text = {text: index for index, text in enumerate(texts)}
     index_by_row: dict[tuple[int, ...], int] = {}
 
@@ -58,16 +58,16 @@ def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]
     unique_blocks: list[list[Any]] = []
 
     def add_block(system: str, minor: str) -> int:
-        """Return the index of the block for a system and a minor; equal blocks are stored once."""
+        """Return the index of the block for a system and a minor release. Equal blocks are stored once."""
         python_rows: list[Any] = []
-        for python in ("", *verdicts.pythons):
-            any_card_row = verdicts.cells.get((system, minor, python, ANY_GPU))
+        for python in ("", *table.pythons):
+            any_card_row = table.cells.get((system, minor, python, ANY_GPU))
             if any_card_row is not None:
                 python_rows.append(add_row(any_card_row))
             else:
-                capabilities = ("", *verdicts.cards)
+                capabilities = ("", *table.cards)
                 python_rows.append(
-                    [add_row(verdicts.cells[system, minor, python, item]) for item in capabilities]
+                    [add_row(table.cells[system, minor, python, item]) for item in capabilities]
                 )
         key = repr(python_rows)
         if key not in index_by_block:
@@ -75,23 +75,23 @@ def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]
             unique_blocks.append(python_rows)
         return index_by_block[key]
 
-    recipes = sorted({str(item[0]) for item in verdicts.options})
-    platforms = list(verdicts.drivers)
-    cells = [[add_block(item.key, minor) for minor in ("", *verdicts.minors)] for item in verdicts.systems]
+    recipes = sorted({str(item[0]) for item in table.options})
+    platforms = list(table.drivers)
+    cells = [[add_block(item.key, minor) for minor in ("", *table.minors)] for item in table.systems]
     releases = [_pack_release(sheet, add_text) for sheet in sheets]
     return {
         "places": list(PLACEHOLDERS),
         "systems": [
             [item.key, item.title, platforms.index(item.platform), item.host.glibc or ""]
-            for item in verdicts.systems
+            for item in table.systems
         ],
-        "cards": [[capability, list(names)] for capability, names in verdicts.cards.items()],
-        "drivers": [[list(item.steps), list(item.branches)] for item in verdicts.drivers.values()],
-        "pythons": list(verdicts.pythons),
-        "minors": list(verdicts.minors),
+        "cards": [[capability, list(names)] for capability, names in table.cards.items()],
+        "drivers": [[list(item.steps), list(item.branches)] for item in table.drivers.values()],
+        "pythons": list(table.pythons),
+        "minors": list(table.minors),
         "recipes": recipes,
-        "options": [[recipes.index(str(item[0])), *item[1:]] for item in verdicts.options],
-        "answers": [list(item) for item in verdicts.answers],
+        "options": [[recipes.index(str(item[0])), *item[1:]] for item in table.options],
+        "answers": [list(item) for item in table.answers],
         "rows": [_encode_row(item) for item in index_by_row],
         "blocks": unique_blocks,
         "cells": cells,
@@ -101,9 +101,9 @@ def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]
 
 
 def _encode_row(runs: Sequence[int]) -> str:
-    """Return the runs as text, separated by spaces.
+    """Encode a row of run-length encoded answers, [answer, count, answer, count, …], as text.
 
-    A run is `answer.count` in base 36, or only `answer` if the count is 1.
+    A run is written as `answer.count` in base 36, or as `answer` if the count is 1. Spaces separate the runs.
     """
     pairs = zip(runs[::2], runs[1::2], strict=True)
     return " ".join(_base36(answer) + (f".{_base36(count)}" if count > 1 else "") for answer, count in pairs)

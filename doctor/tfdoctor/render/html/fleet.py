@@ -1,6 +1,6 @@
-"""The HTML page of `fleet`: the summary, the grid and every host that differs from the largest group.
+"""The HTML page of `fleet`: the summary, the grid and every host outside the largest group.
 
-Unlike the other pages, this one contains host names, because the result is which hosts have a problem.
+Unlike the other pages, this one contains host names, because it has to say which hosts have a problem.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["make_fleet_html"]
 
 MAX_GROUPS, MAX_HOSTS = 300, 3000
-"""The largest numbers of groups and of hosts in a table, so that the page stays readable."""
+"""The largest number of groups, and that of hosts, in a table, so that the page stays readable."""
 STATUS_BY_STATE = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
 
 
-def make_fleet_html(answer: Fleet) -> bytes:
-    """Return the HTML page."""
-    worst_severity = max((item.severity for item in answer.findings), default=None)
+def make_fleet_html(fleet: Fleet) -> bytes:
+    """Return the HTML page of a fleet. The texts must already be redacted."""
+    worst_severity = max((item.severity for item in fleet.findings), default=None)
     status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
-    other_hosts = [item for item in answer.hosts if item.group != 1]
-    groups = answer.groups[:MAX_GROUPS]
+    other_hosts = [item for item in fleet.hosts if item.group != 1]
+    groups = fleet.groups[:MAX_GROUPS]
     return render_page(
         "fleet",
-        title=answer.summary,
+        title=fleet.summary,
         status=_make_status_values(status),
-        about=f"{len(answer.hosts):,} hosts, {answer.engine}",
-        common=[{"word": word, "value": clean_line(value, limit=200)} for word, value in answer.common],
+        about=f"{len(fleet.hosts):,} hosts, {fleet.engine}",
+        common=[{"word": word, "value": clean_line(value, limit=200)} for word, value in fleet.common],
         findings=[
             {
                 "status": _make_status_values(SEVERITY_STATUS[item.severity]),
@@ -48,11 +48,11 @@ def make_fleet_html(answer: Fleet) -> bytes:
                 "message": item.message,
                 "fix": item.fix,
             }
-            for item in answer.findings
+            for item in fleet.findings
         ],
         heads=list(COLUMNS),
         groups=[_make_group_values(item) for item in groups],
-        more_groups=len(answer.groups) - len(groups),
+        more_groups=len(fleet.groups) - len(groups),
         hosts=[
             {
                 "name": item.name,
@@ -89,7 +89,7 @@ def _make_group_values(group: Group) -> dict[str, Any]:
 
 
 def _list_differences(group: Group, areas: Sequence[str]) -> list[str]:
-    """Return the first twelve differences of a group in these areas as text."""
+    """Return the first twelve differences between a group and group 1 in these areas, as text."""
     differences = [(name, pair) for (area, name), pair in group.differs.items() if area in areas]
     return [
         f"{name}: {clean_line(value, limit=120)} (group 1: {clean_line(first_value, limit=120)})"

@@ -28,7 +28,7 @@ MIN_FOLDED_LINES = 8
 def make_logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
     """Return the redacted HTML page of one or several logs.
 
-    `logs` has the report of each log, and the excerpt of the log that the page shows.
+    `logs` has for each log its report and the excerpt that the page shows.
     """
     log_values = [
         _make_log_values(*_redact_log(report, excerpt, redactor), index)
@@ -60,7 +60,7 @@ def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tupl
 
 
 def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
-    """Return the values of a log that the template uses; `index` is its position on the page."""
+    """Return a log as values for the template. `index` is its position on the page."""
     root = report.root
     status = Status.BAD
     if report.cause is Cause.HEALTHY:

@@ -20,7 +20,7 @@ STAGE_STATUS_TEXTS = {"passed": "passed", "failed": "failed here", "skipped": "n
 
 
 def make_verification_html(verification: Verification, redactor: Redactor) -> bytes:
-    """Return the HTML page of a verification. All texts are redacted."""
+    """Return the HTML page of a verification, with all texts redacted."""
     status = {True: Status.GOOD, False: Status.BAD, None: Status.UNKNOWN}[verification.ok]
     values: dict[str, Any] = {
         "target": verification.target,

@@ -1,6 +1,6 @@
-"""The differences between two reports, ordered by their effect on TensorFlow (`check --against`). Pure.
+"""The differences between two reports, ordered by their effect on TensorFlow (`check --against`).
 
-`flatten` turns facts into named values; `compare` finds those that differ, and those that explain a finding.
+`flatten` turns facts into named values. `compare` finds the values that differ, and the findings that they explain.
 """
 
 from __future__ import annotations

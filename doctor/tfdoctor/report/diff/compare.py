@@ -1,4 +1,4 @@
-"""Compare two snapshots: find the differences, and those that explain a finding. Pure."""
+"""Compare two snapshots: find the differences between them, and the findings that they explain."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report
 
 MISSING_VALUE_TEXTS = {"variables": "not set", "packages": "not installed"}
-"""The text for a missing value in each area; "none" in other areas."""
+"""The text for a missing value, by area. In all other areas it is "none"."""
 
 
 class Importance(str, enum.Enum):
-    """How important a difference is."""
+    """The importance of a difference."""
 
     EXPLAINS = "explains"
-    """It may be the reason for a new finding."""
+    """The difference may be the reason for a new finding."""
     MATTERS = "matters"
-    """TensorFlow on a GPU depends on it."""
+    """TensorFlow depends on the value to use a GPU."""
     LITTLE = "little"
-    """It seldom matters."""
+    """The difference seldom matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,11 @@ class Difference:
     new_value: str
     importance: Importance
     findings: tuple[str, ...] = ()
-    """Codes of the findings that it explains."""
+    """The codes of the findings that the difference explains."""
     removed_items: tuple[str, ...] = ()
+    """If the value is a list, the items that only the old list has."""
     added_items: tuple[str, ...] = ()
-    """The items that were removed from a list, and those that were added; empty if the value is not a list."""
+    """If the value is a list, the items that only the new list has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +58,22 @@ class Comparison:
     recorded_summary: str
     """The summary of the recorded verdict."""
     other_machine_reasons: tuple[str, ...] = ()
-    """Reasons to believe that the recording was made on another machine; empty if there are not enough."""
+    """Reasons to believe that the recording was made on another machine; empty if they do not suffice."""
     environment: tuple[str, str] | None = None
-    """(recorded prefix, current prefix) if the Python environments differ; None if not."""
+    """(recorded prefix, current prefix) if the Python environments differ, else None."""
     new_codes: tuple[str, ...] = ()
-    """Codes of the findings that the recording does not have."""
+    """The codes of findings that only this machine has."""
     resolved_codes: tuple[str, ...] = ()
-    """Codes of findings that only the recording has."""
+    """The codes of findings that only the recording has."""
 
 
-def compare(was: Report, now: Report) -> Comparison:
-    """Return the comparison of the recording `was` with the report `now`.
+def compare(recorded: Report, current: Report) -> Comparison:
+    """Compare the report on a recording with the current report.
 
-    Either both or neither must be redacted.
+    Either both reports must be redacted, or neither.
     """
-    before, after = make_snapshot(was.facts), make_snapshot(now.facts)
-    new_findings = _find_new_findings(was, now)
+    before, after = make_snapshot(recorded.facts), make_snapshot(current.facts)
+    new_findings = _find_new_findings(recorded, current)
     differences: list[Difference] = []
     for key, change in find_differences(before, after):
         entry = after.get(key) or before[key]
@@ -91,16 +92,16 @@ def compare(was: Report, now: Report) -> Comparison:
     differences.sort(
         key=lambda difference: (
             importance_order.index(difference.importance),
-            not _is_about_root(difference, now),
+            not _is_about_root(difference, current),
             AREAS.index(difference.area),
         )
     )
-    prefixes = tuple(_get_prefix(report.facts) for report in (was, now))
-    recorded_codes, current_codes = ({finding.code for finding in report.findings} for report in (was, now))
+    prefixes = tuple(_get_prefix(report.facts) for report in (recorded, current))
+    recorded_codes, current_codes = ({finding.code for finding in report.findings} for report in (recorded, current))
     return Comparison(
         tuple(differences),
-        was.verdict.summary,
-        _find_other_machine(was.facts, now.facts),
+        recorded.verdict.summary,
+        _find_other_machine(recorded.facts, current.facts),
         (prefixes[0], prefixes[1]) if all(prefixes) and prefixes[0] != prefixes[1] else None,
         tuple(sorted(current_codes - recorded_codes)),
         tuple(sorted(recorded_codes - current_codes)),
@@ -108,7 +109,7 @@ def compare(was: Report, now: Report) -> Comparison:
 
 
 def find_differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yield ((area, name), (old value, new value)) of each difference that does not follow from another one."""
+    """Yield ((area, name), (old value, new value)) for each difference that does not follow from another."""
     for key in dict.fromkeys((*before, *after)):
         change = _find_change(before.get(key), after.get(key))
         if change is not None and not _is_consequence(key, before, after):
@@ -120,19 +121,19 @@ def _get_prefix(facts: Facts) -> str:
     return python.prefix if python is not None else ""
 
 
-def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None:
-    """Return (old value, new value) if they differ, or None if they are equal.
+def _find_change(before: Entry | None, after: Entry | None) -> tuple[str, str] | None:
+    """Return (old value, new value) if they differ, else None.
 
-    Return None also if the value was unknown in the recording, because it cannot be compared then.
+    Also return None if the value is unknown in the recording, because it cannot be compared then.
     """
-    if was is not None and was.unknown_reason:
+    if before is not None and before.unknown_reason:
         return None
-    old_value = was.value if was is not None else None
-    entry = was or now or _NO_ENTRY
+    old_value = before.value if before is not None else None
+    entry = before or after or _NO_ENTRY
     missing_text = entry.missing_value or MISSING_VALUE_TEXTS.get(entry.area, "none")
-    if now is not None and now.unknown_reason:
-        return (old_value, f"not known: {now.unknown_reason}") if old_value is not None else None
-    new_value = now.value if now is not None else None
+    if after is not None and after.unknown_reason:
+        return (old_value, f"not known: {after.unknown_reason}") if old_value is not None else None
+    new_value = after.value if after is not None else None
     if old_value == new_value:
         return None
     return (old_value if old_value is not None else missing_text), (
@@ -143,9 +144,9 @@ def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None
 _NO_ENTRY = Entry("", "", None)
 
 
-def _compare_lists(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the items that were removed from a list and those that were added; a new order is no change."""
-    old_items, new_items = (entry.items if entry is not None else () for entry in (was, now))
+def _compare_lists(before: Entry | None, after: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the items that only the old list has, and those that only the new one has."""
+    old_items, new_items = (entry.items if entry is not None else () for entry in (before, after))
     return tuple(item for item in old_items if item not in new_items), tuple(
         item for item in new_items if item not in old_items
     )
@@ -154,7 +155,7 @@ def _compare_lists(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...
 def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     """Return whether a difference follows from another one.
 
-    For example, another TensorFlow opens other libraries, and a driver that is missing has no properties.
+    For example, another release of TensorFlow opens other libraries, and a missing driver has no properties.
     """
     area, name = key
     is_on_one_side = (key in before) != (key in after)
@@ -167,21 +168,21 @@ def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> 
     if (area, name) == ("paths", "where TensorFlow looks for CUDA"):
         return has_other_tensorflow
     if (area, name) in (("driver", "cuInit"), ("driver", "CUDA of the driver")):
-        libcuda = [side.get(("driver", "libcuda.so.1")) for side in (before, after)]
+        libcuda = [snapshot.get(("driver", "libcuda.so.1")) for snapshot in (before, after)]
         return any(
             (entry.value or "").startswith("cannot be opened") for entry in libcuda if entry is not None
         )
     if area == "cards" and name.startswith("GPU "):
-        counts = [side.get(("cards", "cards that the driver shows")) for side in (before, after)]
+        counts = [snapshot.get(("cards", "cards that the driver shows")) for snapshot in (before, after)]
         return any(entry is not None and entry.value == "0" for entry in counts)
     if area == "cards" and name.endswith((": compute mode", ": MIG")):
         return is_on_one_side and _is_different(("driver", "nvidia-smi"), before, after)
     if area == "TensorFlow" and name != "TensorFlow":
-        sides = (before.get(("TensorFlow", "TensorFlow")), after.get(("TensorFlow", "TensorFlow")))
-        return any(side is None or side.value is None for side in sides)
+        entries = (before.get(("TensorFlow", "TensorFlow")), after.get(("TensorFlow", "TensorFlow")))
+        return any(snapshot is None or snapshot.value is None for snapshot in entries)
     if area == "packages" and name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly"):
-        sides = (before.get(("TensorFlow", "its package")), after.get(("TensorFlow", "its package")))
-        return all(side is not None and side.value == name for side in sides)
+        entries = (before.get(("TensorFlow", "its package")), after.get(("TensorFlow", "its package")))
+        return all(snapshot is not None and snapshot.value == name for snapshot in entries)
     if area == "driver" and name == "kernel module":
         return _is_same_change(key, ("driver", "NVIDIA driver"), before, after)
     return False
@@ -193,24 +194,24 @@ def _is_different(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bo
 
 def _is_same_change(
     key: tuple[str, str],
-    other: tuple[str, str],
+    other_key: tuple[str, str],
     before: Snapshot,
     after: Snapshot,
 ) -> bool:
-    return _find_change(before.get(key), after.get(key)) == _find_change(before.get(other), after.get(other))
+    return _find_change(before.get(key), after.get(key)) == _find_change(before.get(other_key), after.get(other_key))
 
 
 # ---------------------------------------------------------------- explanations
 
 
-def _find_new_findings(was: Report, now: Report) -> list[Finding]:
-    """Return the findings whose code and title the recording does not have, without purely informative ones."""
-    recorded = {(finding.code, finding.title) for finding in was.findings}
-    return [f for f in now.findings if (f.code, f.title) not in recorded and f.severity is not Severity.INFO]
+def _find_new_findings(recorded: Report, current: Report) -> list[Finding]:
+    """Return the current findings that the recording does not have, except those of severity INFO."""
+    recorded_keys = {(finding.code, finding.title) for finding in recorded.findings}
+    return [f for f in current.findings if (f.code, f.title) not in recorded_keys and f.severity is not Severity.INFO]
 
 
-def _is_about_root(difference: Difference, now: Report) -> bool:
-    return now.root_finding is not None and now.root_finding.code in difference.findings
+def _is_about_root(difference: Difference, current: Report) -> bool:
+    return current.root_finding is not None and current.root_finding.code in difference.findings
 
 
 def _explains(
@@ -219,10 +220,11 @@ def _explains(
     list_changes: tuple[tuple[str, ...], tuple[str, ...]],
     finding: Finding,
 ) -> bool:
-    """Return whether the entry can explain the finding.
+    """Return whether a change of the entry can explain the finding.
 
-    The finding must be about the entry or have one of the entry's causes. `change` is the old and the new value;
-    `list_changes` are the removed and the added items if the value is a list.
+    A variable must be mentioned in the finding or have its cause. Other entries must have its cause; packages,
+    libraries, paths and minor entries must usually be mentioned as well. `change` is (old value, new value), and
+    `list_changes` is (removed items, added items) if the value is a list.
     """
     has_same_cause = finding.cause in entry.causes
     if entry.area == "variables" and entry.name.endswith("PATH"):
@@ -258,14 +260,13 @@ _LOST_FOLDER_CAUSES = frozenset(
         Cause.TENSORFLOW_MISSING,
     }
 )
-"""Causes that the removal of a folder from a path can have."""
+"""The causes of findings that appear if a folder is removed from a search path."""
 
 
 def _explains_folders(removed: tuple[str, ...], added: tuple[str, ...], finding: Finding) -> bool:
-    """Return whether the change of a path explains the finding.
+    """Return whether a change of a search path explains the finding.
 
-    It does if folders were removed and the finding's cause can result from that, or if the finding mentions an
-    added folder.
+    This is so if folders were removed and that can cause the finding, or if the finding mentions an added folder.
     """
     if finding.cause in _LOST_FOLDER_CAUSES and removed:
         return True
@@ -285,13 +286,13 @@ def _mentions(text: str, word: str) -> bool:
 # ---------------------------------------------------------------- same machine
 
 
-def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
+def _find_other_machine(recorded: Facts, current: Facts) -> tuple[str, ...]:
     """Return the reasons to believe that the two reports are about different machines.
 
-    A machine can change, so a single reason counts only if it is the processor architecture or WSL.
+    Because a machine can change, one reason suffices only if it is the processor architecture or WSL.
     """
     reasons = []
-    old, new = was.machine, now.machine
+    old, new = recorded.machine, current.machine
     if old.machine != new.machine:
         reasons.append(f"the processor is {new.machine}, not {old.machine}")
     if old.distribution_id != new.distribution_id:
@@ -299,10 +300,11 @@ def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
             f"the system is {new.distribution or 'another one'}, not {old.distribution or 'the same'}"
         )
     cards = [
-        {(card.address, card.device_id) for card in value_of(facts.driver.pci) or ()} for facts in (was, now)
+        {(card.address, card.device_id) for card in value_of(facts.driver.pci) or ()} for facts in (recorded, current)
     ]
     if all(cards) and not cards[0] & cards[1]:
         reasons.append("it has other cards")
+    # A kernel or microcode update can change a few flags of the same processor.
     if old.cpu_flags and new.cpu_flags and len(old.cpu_flags ^ new.cpu_flags) > 8:
         reasons.append("it has another processor")
     if (old.container is None) != (new.container is None):

@@ -1,4 +1,4 @@
-"""Turn facts into named values for comparison, without values that change all the time. Pure."""
+"""Turn facts into named values for comparison, leaving out values that change all the time."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ AREAS = (
 )
 """The areas, in the order of their importance for TensorFlow on a GPU."""
 
+# The sets below are the causes of findings that a change of such a value can explain.
 _DRIVER = frozenset(
     {
         Cause.NO_DRIVER,
@@ -86,9 +87,9 @@ _TENSORFLOW = _LIBRARIES | {
     Cause.NVML_MISSING,
     Cause.SHADOWED_MODULE,
 }
-_ANY_PACKAGE = _TENSORFLOW | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
-"""The causes that a change of a package can have. The change explains only findings that name the package."""
-_ENGINE = frozenset(
+_PACKAGE_CAUSES = _TENSORFLOW | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
+"""The change of a package explains a finding with one of these causes only if the finding names the package."""
+_ENGINE_CAUSES = frozenset(
     {
         Cause.NO_NVIDIA_RUNTIME,
         Cause.CONTAINER_NO_GPU,
@@ -107,7 +108,7 @@ _PYTHON = frozenset(
         Cause.SHADOWED_MODULE,
     }
 )
-_CAUSES_OF_VARIABLE = {
+_CAUSES_BY_VARIABLE = {
     "CUDA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV}),
     "NVIDIA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV, Cause.CONTAINER_NO_GPU}),
     "TF_MIN_GPU_MULTIPROCESSOR_COUNT": frozenset({Cause.HIDDEN_BY_ENV}),
@@ -121,12 +122,14 @@ _CAUSES_OF_VARIABLE = {
 _MINOR_PACKAGES = re.compile(
     r"(setuptools|tensorboard|pandas|scipy|tensorflow-(?!cpu\Z|gpu\Z|intel\Z|macos\Z|rocm\Z))"
 )
+"""Matches packages whose version seldom matters, such as tensorflow-datasets, but no build of TensorFlow itself."""
 _IGNORED_VARIABLES = frozenset({"LMOD_CMD", "MODULESHOME", "CONDA_DEFAULT_ENV"})
+"""Variables that are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A named value of a machine."""
+    """A named value of a machine, such as the driver version."""
 
     area: str
     name: str
@@ -139,13 +142,13 @@ class Entry:
     unknown_reason: str = ""
     """The reason why the value could not be read; empty if it was read."""
     aliases: tuple[str, ...] = ()
-    """Other names of the value in the text of a finding."""
+    """Other names by which the text of a finding can mention the value."""
     needs_name: bool = False
     """Whether the value explains only findings that name it."""
     missing_value: str = ""
-    """The text that means that the value is missing; empty means the text of its area."""
+    """The text for a missing value; if empty, the text for its area."""
     items: tuple[str, ...] = ()
-    """The items, if the value is a list."""
+    """The items if the value is a list, else empty."""
 
 
 Snapshot = dict[tuple[str, str], Entry]
@@ -153,17 +156,17 @@ Snapshot = dict[tuple[str, str], Entry]
 
 def make_snapshot(facts: Facts) -> Snapshot:
     """Return the entries by (area, name), in the order of the areas."""
-    paths = _PathNormalizer(facts)
+    normalizer = _PathNormalizer(facts)
     entries = [
-        *_iter_driver_entries(facts, paths),
+        *_iter_driver_entries(facts, normalizer),
         *_iter_kernel_entries(facts),
         *_iter_gpu_entries(facts),
-        *_iter_tensorflow_entries(facts, paths),
-        *_iter_python_entries(facts, paths),
-        *_iter_library_entries(facts, paths),
+        *_iter_tensorflow_entries(facts, normalizer),
+        *_iter_python_entries(facts, normalizer),
+        *_iter_library_entries(facts, normalizer),
         *_iter_package_entries(facts),
-        *_iter_variable_entries(facts, paths),
-        *_iter_folder_entries(facts, paths),
+        *_iter_variable_entries(facts, normalizer),
+        *_iter_folder_entries(facts, normalizer),
         *_iter_system_entries(facts),
         *_iter_engine_entries(facts),
     ]
@@ -172,7 +175,7 @@ def make_snapshot(facts: Facts) -> Snapshot:
 
 
 class _PathNormalizer:
-    """A callable that replaces the environment's prefix in paths, so that two environments can be compared."""
+    """A callable that makes paths comparable: it replaces the prefix of the environment in them."""
 
     def __init__(self, facts: Facts) -> None:
         python = value_of(facts.python)
@@ -192,16 +195,16 @@ class _PathNormalizer:
         return re.sub(r"/python3\.\d{1,2}/", "/python3/", path)
 
     def normalize_each(self, text: str) -> str:
-        """Return the value of a path variable with each of its folders normalized."""
+        """Return the value of a variable with each of its folders, separated by colons, normalized."""
         return ":".join(self(part) for part in text.split(":"))
 
 
 def _make_entry(
     fact: Any, area: str, name: str, format_value: Any, causes: frozenset[Cause], **options: Any
 ) -> Entry:
-    """Return the entry of a fact.
+    """Return the entry for a fact.
 
-    `format_value` turns a known value into text; `options` are further fields of the entry.
+    `format_value` turns a known value into text. `options` are other fields of the entry.
     """
     if isinstance(fact, Unknown):
         return Entry(
@@ -218,7 +221,7 @@ def _join_names(names: Iterable[str]) -> str | None:
 # ---------------------------------------------------------------- the machine
 
 
-def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_driver_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     driver, area = facts.driver, "driver"
     nvml, module, smi = value_of(driver.nvml), value_of(driver.kernel_module), value_of(driver.smi)
     version = (
@@ -231,17 +234,17 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         driver.kernel_module,
         area,
         "kernel module",
-        lambda m: f"{m.version}{' (open)' if m.open_kernel else ''}",
+        lambda module_facts: f"{module_facts.version}{' (open)' if module_facts.open_kernel else ''}",
         _DRIVER,
     )
     yield _make_entry(
         driver.cuda,
         area,
         "libcuda.so.1",
-        lambda c: (
-            f"cannot be opened: {c.load_error}"
-            if not c.loaded
-            else _strip_driver_version(paths(c.path or "is opened"))
+        lambda cuda: (
+            f"cannot be opened: {cuda.load_error}"
+            if not cuda.loaded
+            else _strip_driver_version(normalizer(cuda.path or "is opened"))
         ),
         _DRIVER,
     )
@@ -249,12 +252,12 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         driver.cuda,
         area,
         "cuInit",
-        lambda c: f"crashes ({c.crashed})" if c.crashed else (c.init_name or None),
+        lambda cuda: f"crashes ({cuda.crashed})" if cuda.crashed else (cuda.init_name or None),
         _DRIVER,
     )
-    yield _make_entry(driver.cuda, area, "CUDA of the driver", lambda c: c.version, _DRIVER)
+    yield _make_entry(driver.cuda, area, "CUDA of the driver", lambda cuda: cuda.version, _DRIVER)
     yield _make_entry(driver.nvml, area, "NVML", _describe_nvml, _DRIVER)
-    yield Entry(
+    yield Entry(  # only files with the driver version in their names, such as libcuda.so.535.183.01
         area,
         "driver's libraries",
         _join_names(
@@ -262,7 +265,7 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         ),
         _DRIVER,
     )
-    yield _make_entry(driver.nodes, area, "device nodes", lambda n: _join_names(sorted(n.names)), _DRIVER)
+    yield _make_entry(driver.nodes, area, "device nodes", lambda nodes: _join_names(sorted(nodes.names)), _DRIVER)
     yield _make_entry(
         driver.modules, area, "kernel modules", lambda names: _join_names(sorted(names)), _DRIVER
     )
@@ -270,7 +273,7 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         driver.smi,
         area,
         "nvidia-smi",
-        lambda s: f"fails: {s.kind}" if isinstance(s, SmiFailure) else "answers",
+        lambda smi_result: f"fails: {smi_result.kind}" if isinstance(smi_result, SmiFailure) else "answers",
         _DRIVER | {Cause.INCONCLUSIVE},
         needs_name=True,
     )
@@ -278,7 +281,7 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
         facts.kernel.packages,
         area,
         "driver packages",
-        lambda p: _join_names(sorted(f"{package.name} {package.version}" for package in p)),
+        lambda packages: _join_names(sorted(f"{package.name} {package.version}" for package in packages)),
         _DRIVER,
         is_minor=True,
     )
@@ -286,7 +289,7 @@ def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
 
 
 def _strip_driver_version(path: str) -> str:
-    """Return the path without the driver version, because that has its own entry."""
+    """Return the path without a driver version at its end, such as ".535.183.01": that has its own entry."""
     return re.sub(r"\.\d{3}\.[\d.]+\Z", "", path)
 
 
@@ -315,10 +318,14 @@ def _iter_kernel_entries(facts: Facts) -> Iterator[Entry]:
 
 
 def _iter_gpu_entries(facts: Facts) -> Iterator[Entry]:
-    """Yield entries of the GPUs, as the PCI bus, the driver and nvidia-smi report them."""
+    """Yield the entries for the GPUs, as the PCI bus, the driver and nvidia-smi report them."""
     area, driver = "cards", facts.driver
     yield _make_entry(
-        driver.cuda, area, "cards that the driver shows", lambda c: str(c.count or 0), _CARDS | _DRIVER
+        driver.cuda,
+        area,
+        "cards that the driver shows",
+        lambda cuda_facts: str(cuda_facts.count or 0),
+        _CARDS | _DRIVER,
     )
     for card in value_of(driver.pci) or ():
         binding = f", bound to {card.driver}" if card.driver else ", bound to no driver"
@@ -382,17 +389,17 @@ def _iter_system_entries(facts: Facts) -> Iterator[Entry]:
 # ---------------------------------------------------------------- the Python and its TensorFlow
 
 
-def _iter_tensorflow_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_tensorflow_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "TensorFlow", facts.tensorflow
-    yield _make_entry(fact, area, "TensorFlow", lambda t: t.version or "of unknown version", _TENSORFLOW)
-    yield _make_entry(fact, area, "its package", lambda t: t.distribution, _TENSORFLOW)
-    yield _make_entry(fact, area, "its folder", lambda t: paths(t.package_dir), _TENSORFLOW)
-    yield _make_entry(fact, area, "missing files", lambda t: _join_names(t.missing_files), _TENSORFLOW)
+    yield _make_entry(fact, area, "TensorFlow", lambda tensorflow: tensorflow.version or "of unknown version", _TENSORFLOW)
+    yield _make_entry(fact, area, "its package", lambda tensorflow: tensorflow.distribution, _TENSORFLOW)
+    yield _make_entry(fact, area, "its folder", lambda tensorflow: normalizer(tensorflow.package_dir), _TENSORFLOW)
+    yield _make_entry(fact, area, "missing files", lambda tensorflow: _join_names(tensorflow.missing_files), _TENSORFLOW)
     yield _make_entry(
         fact,
         area,
         "hidden by",
-        lambda t: t.shadowed_by and paths(t.shadowed_by),
+        lambda tensorflow: tensorflow.shadowed_by and normalizer(tensorflow.shadowed_by),
         frozenset({Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE}),
         needs_name=True,
         aliases=("hides TensorFlow",),
@@ -402,25 +409,25 @@ def _iter_tensorflow_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[E
             fact,
             area,
             name,
-            lambda t, key=key: (
-                t.cuda_config.get(f"TF_{key}_VERSION") or t.build_info.get(f"{key.lower()}_version")
+            lambda tensorflow, key=key: (
+                tensorflow.cuda_config.get(f"TF_{key}_VERSION") or tensorflow.build_info.get(f"{key.lower()}_version")
             ),
             _TENSORFLOW,
         )
 
 
-def _iter_python_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_python_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "Python", facts.python
-    yield _make_entry(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
+    yield _make_entry(fact, area, "Python", lambda python: python.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
     yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON, is_minor=True)
     yield _make_entry(
-        fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
+        fact, area, "C library", lambda python: python.glibc and f"glibc {python.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
     )
     yield _make_entry(
         fact,
         area,
         "loaded before TensorFlow",
-        lambda p: _join_names(sorted(paths(path) for path in p.mapped if "/site-packages/" in path)),
+        lambda python: _join_names(sorted(normalizer(path) for path in python.mapped if "/site-packages/" in path)),
         _LIBRARIES,
         is_minor=True,
     )
@@ -441,11 +448,11 @@ def _iter_engine_entries(facts: Facts) -> Iterator[Entry]:
     """Yield an entry for each known value of the container engines."""
     containers = value_of(facts.containers)
     for name, value in _flatten(containers, "") if containers is not None else ():
-        yield Entry("container engine", name, value, _ENGINE, is_minor=True)
+        yield Entry("container engine", name, value, _ENGINE_CAUSES, is_minor=True)
 
 
 def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of each non-empty value in a nested structure; `name` is the prefix of the names."""
+    """Yield (name, text) for each non-empty value in a nested structure. `name` is a prefix of the names."""
     if isinstance(value, (Known, Absent, Unknown)):
         child = value_of(value)
         if child is not None:
@@ -468,33 +475,33 @@ def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, "yes" if value is True else str(value)
 
 
-def _iter_library_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_library_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     """Yield an entry for each library that TensorFlow opens, and one for a failed import."""
     loader = value_of(facts.loader)
     for resolution in _list_resolutions(loader):
         yield Entry(
-            "CUDA libraries", resolution.soname, _describe_resolution(facts, resolution, paths), _LIBRARIES
+            "CUDA libraries", resolution.soname, _describe_resolution(facts, resolution, normalizer), _LIBRARIES
         )
     for failed in loader.import_needs if loader is not None else ():
-        yield Entry("CUDA libraries", "import tensorflow", f"fails: {paths(failed.error)}", _TENSORFLOW)
+        yield Entry("CUDA libraries", "import tensorflow", f"fails: {normalizer(failed.error)}", _TENSORFLOW)
 
 
 def _list_resolutions(loader: LoaderFacts | None) -> tuple[Resolution, ...]:
     return loader.resolutions if loader is not None else ()
 
 
-def _describe_resolution(facts: Facts, resolution: Resolution, paths: _PathNormalizer) -> str:
+def _describe_resolution(facts: Facts, resolution: Resolution, normalizer: _PathNormalizer) -> str:
     if not resolution.ok or resolution.path is None:
-        return f"cannot be opened: {paths(resolution.error)}"
+        return f"cannot be opened: {normalizer(resolution.error)}"
     if resolution.soname.startswith(("libcuda.", "libnvidia-ml.")):  # its version is that of the driver
-        return posixpath.dirname(paths(resolution.path))
+        return posixpath.dirname(normalizer(resolution.path))
     version_info = find_library_version(facts, resolution)
-    folder = posixpath.dirname(paths(resolution.path))
+    folder = posixpath.dirname(normalizer(resolution.path))
     return f"{version_info.version} in {folder}" if version_info is not None else folder
 
 
 def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
-    """Yield entries of the installed, missing, doubly owned and damaged packages."""
+    """Yield the entries for installed and missing packages, files with several owners, and damaged files."""
     python = value_of(facts.python)
     if python is None:
         return
@@ -504,7 +511,7 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
         versions_by_name.setdefault(distribution.name, []).append(distribution.version)
     for name, versions in versions_by_name.items():
         is_minor = _MINOR_PACKAGES.match(name) is not None
-        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, is_minor=is_minor)
+        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _PACKAGE_CAUSES, is_minor=is_minor)
     for package in python.conda_packages:
         yield Entry(
             area,
@@ -528,7 +535,7 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
         )
     for distribution in python.distributions:
         states = [(path, "is gone") for path in distribution.lost]
-        states += [(c.path, "is truncated" if c.cut else "is another file") for c in distribution.changed]
+        states += [(change.path, "is truncated" if change.cut else "is another file") for change in distribution.changed]
         for path, state in states:
             file_name = posixpath.basename(path)
             yield Entry(
@@ -541,7 +548,7 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
             )
 
 
-def _iter_variable_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_variable_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     for name, value in sorted(facts.environment.variables.items()):
         if name in _IGNORED_VARIABLES:
             continue
@@ -549,8 +556,8 @@ def _iter_variable_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Ent
             "LOADEDMODULES",
             "NVIDIA_DISABLE_REQUIRE",
         )
-        causes = _CAUSES_OF_VARIABLE.get(name, frozenset())
-        normalized = paths.normalize_each(value)
+        causes = _CAUSES_BY_VARIABLE.get(name, frozenset())
+        normalized = normalizer.normalize_each(value)
         parts = tuple(filter(None, normalized.split(":"))) if name.endswith("PATH") else ()
         yield Entry("variables", name, normalized or "(empty)", causes, is_minor=is_minor, items=parts)
     for misspelt_name, correct_name in facts.environment.misspelt:
@@ -563,10 +570,10 @@ def _iter_variable_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Ent
         )
 
 
-def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_folder_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     area, loader, python = "paths", value_of(facts.loader), value_of(facts.python)
     if loader is not None:
-        folders = [paths(folder) for folder in loader.runpath_folders]
+        folders = [normalizer(folder) for folder in loader.runpath_folders]
         yield Entry(
             area,
             "where TensorFlow looks for CUDA",
@@ -576,10 +583,10 @@ def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
             items=tuple(sorted(folders)),
         )
         yield Entry(
-            area, "preloaded", _join_names(map(paths, loader.preload)), _LIBRARIES, aliases=("LD_PRELOAD",)
+            area, "preloaded", _join_names(map(normalizer, loader.preload)), _LIBRARIES, aliases=("LD_PRELOAD",)
         )
     if python is not None:
-        folders_on_path = [paths(folder) for folder in python.sys_path if folder]
+        folders_on_path = [normalizer(folder) for folder in python.sys_path if folder]
         causes = _PYTHON | {Cause.CPU_ONLY_BUILD}
         yield Entry(
             area,
@@ -592,7 +599,7 @@ def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry
     for toolkit in facts.toolkits:
         yield Entry(
             area,
-            f"CUDA toolkit {paths(toolkit.path)}",
+            f"CUDA toolkit {normalizer(toolkit.path)}",
             toolkit.version or "of unknown version",
             is_minor=True,
         )

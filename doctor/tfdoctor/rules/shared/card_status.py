@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_gpu_conditions(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Return None if nvidia-smi reports the condition of the GPUs, else the result of the rule."""
+    """Require that nvidia-smi reports the condition of the GPUs."""
     smi = context.facts.driver.smi
     if isinstance(smi, Unknown):
         return CouldNotCheck(f"nvidia-smi: {smi.why}")
@@ -27,7 +27,7 @@ def require_gpu_conditions(context: RuleContext) -> NotApplicable | CouldNotChec
 
 
 def list_gpu_conditions(context: RuleContext) -> list[tuple[SmiGpu, GpuCondition]]:
-    """List the GPUs whose condition nvidia-smi reports, each with its condition."""
+    """Return the GPUs whose condition nvidia-smi reports, each with its condition."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFacts):
         return []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the table entries that describe a broken or missing package of this Python."""
+    """Return the compatibility table's entries for broken or missing packages of this Python."""
     return tuple(
         companion
         for companion in _find_all_broken_companions(context)
@@ -37,7 +37,7 @@ def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
 def find_shadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
     """Return the broken companions that Python finds on its path before its own packages.
 
-    Installing another version into this Python has no effect on them.
+    Installing another version into this Python would have no effect.
     """
     return tuple(
         companion for companion in _find_all_broken_companions(context) if _is_shadowed(context, companion)
@@ -53,7 +53,7 @@ def _is_shadowed(context: RuleContext, companion: Companion) -> bool:
 
 
 def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the table entries about broken or missing packages, including shadowed copies."""
+    """Return the table's entries for broken or missing packages, including shadowed copies."""
     if context.build is None or context.tensorflow is None:
         return ()
     return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
@@ -78,7 +78,7 @@ def check_companions(context: RuleContext, rule: Rule, *packages: str) -> Result
 
 
 def build_companion_finding(context: RuleContext, rule: Rule, companion: Companion) -> Finding:
-    """Convert one entry of the table to a finding."""
+    """Return the finding about one entry of the table."""
     installed = context.python.find_distribution(companion.package) if context.python is not None else None
     version = installed.version if installed is not None else "nothing"
     build = context.build
@@ -158,9 +158,9 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
 
 
 def build_package_finding(context: RuleContext, rule: Rule, failures: Sequence[ImportFailure]) -> Finding:
-    """Build one finding about all packages that make the import fail.
+    """Return one finding about all packages that make the import fail.
 
-    `failures` are the failures of an import that was rehearsed without running TensorFlow. One remedy fixes them all.
+    The import was rehearsed without running TensorFlow. One remedy fixes all `failures`.
     """
     first = failures[0]
     rehearsed_import = first.rehearsed
@@ -213,7 +213,7 @@ _NUMPY_MISMATCH_TEXTS = (
     "numpy.ufunc size changed",
     "_ARRAY_API",
     "compiled using NumPy",
-    "numpy.core",
+    "numpy.core",  # "numpy.core.umath failed to import"
 )
 """Parts of the errors that an extension module raises if it was compiled for another NumPy."""
 
@@ -234,7 +234,7 @@ def _format_package(context: RuleContext, failure: ImportFailure) -> str:
 
 
 def _list_evidence(context: RuleContext, failures: Sequence[ImportFailure]) -> list[Evidence]:
-    """Return evidence: the errors, the damaged files, and other oddities of the packages."""
+    """Return the errors, the damaged files and other oddities of the packages as evidence."""
     evidence = []
     for failure in failures:
         rehearsed = failure.rehearsed
@@ -253,11 +253,11 @@ def _list_evidence(context: RuleContext, failures: Sequence[ImportFailure]) -> l
 
 
 def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Remedy:
-    """Return one remedy for all these failures."""
+    """Return one remedy that fixes all these failures."""
     library = failures[0].library
     if library:
         return _build_library_removal_remedy(context, library)
-    variable = _find_variable(context, failures)
+    variable = _find_harmful_variable(context, failures)
     if variable:
         return variable_origins.make_unset_remedy(context, variable, "Unset the variable.")
     if all(
@@ -296,7 +296,7 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
     )
 
 
-def _find_variable(context: RuleContext, failures: Sequence[ImportFailure]) -> str:
+def _find_harmful_variable(context: RuleContext, failures: Sequence[ImportFailure]) -> str:
     """Return the environment variable that makes an otherwise working package fail; "" if there is none."""
     rehearsal = value_of(context.facts.rehearsal)
     modules = {entry.package for entry in failures}
@@ -311,7 +311,7 @@ def _find_variable(context: RuleContext, failures: Sequence[ImportFailure]) -> s
 
 
 def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
-    """Return whether an installed package lacks one of its modules and no better version is known."""
+    """Return whether an installed package lacks one of its modules and no other version is known to work."""
     if failure.is_missing or not failure.rehearsed.not_found:
         return False
     distribution = context.python.find_distribution(failure.package) if context.python is not None else None
@@ -320,7 +320,7 @@ def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
 
 
 def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
-    """Return the remedy for a library that a variable puts before the system's own."""
+    """Return the remedy that removes a library, or its folder, from the variable that puts it first."""
     folder = posixpath.dirname(library)
     variables = context.facts.environment.variables
     name = (
@@ -336,7 +336,7 @@ def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
 
 
 _NO_DAMAGE = (FileDifference("", "missing"),)
-"""Used for a failure without damaged files, so that it does not count as unreadable."""
+"""Stands for the damage of a failure without damaged files, so that it does not count as unreadable."""
 
 
 def choose_requirement(context: RuleContext, package: str, *, reinstall: bool = False) -> str:

@@ -43,7 +43,7 @@ class DriverState:
     resolution: Resolution | None
     """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
     cuda: CudaDriver | None
-    """The results of querying libcuda; None if it was not queried."""
+    """The results of querying libcuda; None if they are not known."""
 
     @property
     def works(self) -> bool:
@@ -54,7 +54,7 @@ class DriverState:
 def determine_driver_state(context: RuleContext) -> DriverState:
     """Return the driver's state from TensorFlow's point of view.
 
-    The same stages are checked as for the prediction, even if TensorFlow is not installed.
+    The stages are those of the prediction, but TensorFlow need not be installed.
     """
     facts = context.facts
     answer = value_of(facts.driver.cuda)
@@ -125,7 +125,7 @@ def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
 
 
 def list_pci_evidence(context: RuleContext) -> list[Evidence]:
-    """Return evidence of the GPUs on the PCI bus, or of their absence; empty if unknown."""
+    """Return evidence of the GPUs on the PCI bus, or of their absence; an empty list if unknown."""
     fact = context.facts.driver.pci
     if isinstance(fact, Known):
         return [
@@ -136,7 +136,7 @@ def list_pci_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def list_smi_evidence(context: RuleContext) -> list[Evidence]:
-    """Return the output of a failing nvidia-smi as evidence; empty if it works."""
+    """Return the output of a failing nvidia-smi as evidence; an empty list if it works."""
     fact = context.facts.driver.smi
     failure = value_of(fact)
     if isinstance(failure, SmiFailure):
@@ -145,7 +145,7 @@ def list_smi_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def list_module_evidence(context: RuleContext) -> list[Evidence]:
-    """Return evidence of the loaded kernel module, or of its absence; empty if unknown."""
+    """Return evidence of the loaded kernel module, or of its absence; an empty list if unknown."""
     fact = context.facts.driver.kernel_module
     if isinstance(fact, Known):
         return [
@@ -170,7 +170,7 @@ def find_driver_version(context: RuleContext) -> tuple[str, str] | None:
 def find_code_kind(context: RuleContext, capability: str) -> str:
     """Return the kind of code that this build has for a compute capability, as `Compat.code_for` does.
 
-    "unknown" means that it was not determined. If build_info.py lists other architectures than the published
+    Return "unknown" if the kind is not known. If build_info.py lists other architectures than the published
     wheel has, this is a different build, and the list in build_info.py counts.
     """
     build = context.build
@@ -196,10 +196,10 @@ def find_code_kind(context: RuleContext, capability: str) -> str:
 
 
 def find_required_compilation(context: RuleContext, capability: str) -> tuple[str, str] | None:
-    """Return the CUDA version that the driver needs to compile this build's PTX for a GPU, and the affected kernels.
+    """Return the CUDA version that compiling this build's PTX for a GPU needs, and the affected kernels.
 
-    None if nothing has to be compiled. See `Compat.find_ptx_requirement`. A build other than the published wheel
-    is assumed to have PTX of its own CUDA version for all kernels.
+    Return None if nothing has to be compiled. See `Compat.find_ptx_requirement`. A build other than the
+    published wheel is assumed to have PTX of its own CUDA version for all kernels.
     """
     build = context.build
     if build is None:
@@ -215,7 +215,7 @@ def find_required_compilation(context: RuleContext, capability: str) -> tuple[st
 def _find_published_release(context: RuleContext) -> Release | None:
     """Return the release whose published wheel this build is.
 
-    None if it is not known, or if the build's list of architectures differs from that of the wheel.
+    Return None if it is not known, or if the build's list of architectures differs from that of the wheel.
     """
     build, architectures = context.build, list_build_architectures(context)
     release = build.release if build is not None and build.exact else None
@@ -229,7 +229,7 @@ def _find_published_release(context: RuleContext) -> Release | None:
 def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Return the compute capabilities with machine code and those with PTX, as build_info.py lists them.
 
-    None if it has no list. "sm_60" means machine code alone, "compute_90" machine code and PTX.
+    Return None if there is no list. "sm_60" means machine code alone, "compute_90" machine code and PTX.
     """
     text = context.tensorflow.build_info.get("cuda_compute_capabilities", "") if context.tensorflow else ""
     matches = re.findall(r"(sm|compute)_(\d{1,2})(\d)\b", text)
@@ -255,13 +255,14 @@ def find_newest_code(context: RuleContext) -> str | None:
 def list_node_errors(context: RuleContext) -> list[str]:
     """Return the problems with /dev/nvidia*, one clause each.
 
-    Empty if the kernel module is not loaded, if the driver shows a GPU, or if its error has another reason.
+    Return an empty list if the kernel module is not loaded, if the driver shows a GPU, or if its error has
+    another reason.
     """
     facts = context.facts
     module, answer = facts.driver.kernel_module, value_of(facts.driver.cuda)
     if not isinstance(module, Known) or answer is None or not answer.loaded or answer.count:
         return []
-    # success, a stub library, drivers that are too old, Fabric Manager, and versions that do not match
+    # success, a stub library, a driver that is too old, Fabric Manager not running, and mismatched versions
     if answer.init in (0, 34, 35, 36, 802, 803, 804):
         return []
     errors = [f"{node} may not be opened by this user" for node in answer.closed_nodes]
@@ -315,7 +316,7 @@ def list_capable_devices(context: RuleContext) -> list[CudaDevice]:
 
 
 def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Return None if the compute capability of a GPU is known, else the result of the rule."""
+    """Require a GPU whose compute capability is known."""
     if list_capable_devices(context):
         return None
     if isinstance(context.facts.driver.cuda, Unknown):

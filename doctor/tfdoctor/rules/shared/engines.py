@@ -1,7 +1,7 @@
 """Helpers for the rules about container engines.
 
-The problems themselves are found by `advice.engine` and `advice.engine_state`, because the commands that build
-and run images need them as well.
+`advice.engine` and `advice.engine_state` find the problems, because the commands that build and run images need
+them as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Return None if a container engine could give this machine's GPUs to containers, else the result of the rule."""
+    """Require a machine with GPUs and a container engine that could give them to containers."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
@@ -44,7 +44,7 @@ def get_container_facts(context: RuleContext) -> ContainerFacts:
 
 
 def convert_problems(rule: Rule, problems: Sequence[EngineProblem]) -> list[Finding]:
-    """Convert an engine's problems to findings of a rule."""
+    """Return the findings of a rule about these engine problems."""
     return [
         rule.make_finding(
             problem.cause,

@@ -1,8 +1,8 @@
 """Helpers for the rules about an installed driver that does not run because its kernel module is not loaded.
 
 If the kernel module is missing, the driver's libraries return one of a few errors (CUDA_ERROR_NO_DEVICE,
-CUDA_ERROR_UNKNOWN, 303), whatever the reason. If the reason is known, a special rule reports it (TFD117, TFD118,
-TFD119), and the general rules (TFD101, TFD102, TFD105) do not.
+CUDA_ERROR_UNKNOWN, 303), whatever the reason. If the reason is known, a specific rule reports it (TFD117, TFD118,
+TFD119) instead of the general rules (TFD101, TFD102, TFD105).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ProblemText = tuple[str, str, list[Remedy]]
 def find_missing_module_cause(context: RuleContext) -> Cause | None:
     """Return the cause that libcuda's error suggests if no NVIDIA kernel module is loaded on this host.
 
-    None if a module is loaded, if libcuda cannot be opened or does not fail, or if the module is not visible here
-    (containers, WSL, Jetson).
+    Return None if a module is loaded, if libcuda cannot be opened or does not fail, or if the module is not
+    visible here (containers, WSL, Jetson).
     """
     facts = context.facts
     machine = facts.machine
@@ -48,7 +48,7 @@ def find_missing_module_cause(context: RuleContext) -> Cause | None:
 
 
 def require_waiting_driver(context: RuleContext) -> NotApplicable | None:
-    """Return None if an installed driver lacks its kernel module, else the result of the rule."""
+    """Require an installed driver whose kernel module is not loaded."""
     if find_missing_module_cause(context) is None:
         return NotApplicable("no driver is installed here that waits for its kernel module")
     return None
@@ -64,7 +64,7 @@ def has_usable_gpu(context: RuleContext) -> bool:
 
 
 def get_module_files(context: RuleContext) -> ModuleFiles | None:
-    """Return the files of the kernel module on the disk; None if they were not searched for."""
+    """Return the files of the kernel module on disk; None if they are not known."""
     return value_of(context.facts.kernel.modules)
 
 
@@ -128,7 +128,7 @@ def list_kernel_events(context: RuleContext, *kinds: str) -> list[KernelEvent]:
 
 
 def make_kernel_event_evidence(context: RuleContext, events: list[KernelEvent]) -> list[Evidence]:
-    """Convert at most eight events of the kernel log to evidence."""
+    """Return the first eight events of the kernel log as evidence."""
     fact = context.facts.kernel.log
     source = fact.source if isinstance(fact, Known) else "dmesg"
     return [
@@ -138,9 +138,9 @@ def make_kernel_event_evidence(context: RuleContext, events: list[KernelEvent]) 
 
 
 def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
-    """Explain why the driver shows no GPU, if the kernel log gives a reason; None if it gives none.
+    """Return the kernel log's reason why the driver shows no GPU; None if it gives none.
 
-    The kinds of events are tried in order of precedence. The latest event of the first kind counts.
+    Kinds of events are tried in order of precedence. The latest event of the first kind in the log counts.
     """
     for kind, explain in (
         ("xid", _explain_lost_gpu),
@@ -296,7 +296,7 @@ def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemTe
 
 
 def make_power_off_remedy(context: RuleContext) -> Remedy:
-    """Return the remedy for a GPU that does not work again after a restart: power the machine off."""
+    """Return the remedy to power the machine off, for a GPU that a restart does not bring back."""
     return Remedy(
         "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
         "power, slot and cooling.",
@@ -306,10 +306,7 @@ def make_power_off_remedy(context: RuleContext) -> Remedy:
 
 
 def make_headers_command(context: RuleContext) -> str:
-    """Return the command that installs the headers of the running kernel.
-
-    "" if the package manager is not known.
-    """
+    """Return the command that installs the running kernel's headers; "" if no package manager is known."""
     sudo = advice.get_sudo_prefix(context.target)
     return {
         advice.APT: f"{sudo}apt-get install linux-headers-$(uname -r)",

@@ -24,15 +24,15 @@ class Shadowing:
     """Entries of a variable that keep the loader from finding a better library."""
 
     without: RemovedEntriesResult
-    """The loader's results without these entries."""
+    """The result of resolving the libraries without these entries."""
     harmful_files: tuple[ReplacedLibrary, ...]
     """The files that cause the problem, each with the file that it hides."""
 
 
 def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowing | None:
-    """Find the entries that hide the libraries `sonames`, or that break TensorFlow's import if `sonames` is empty.
+    """Find the entries that hide the libraries `sonames`, or that break the import if it is empty.
 
-    Return the entries whose removal solves the most failures. None if no removal helps without breaking
+    Return the entries whose removal solves the most failures, or None if no removal helps without breaking
     something else.
     """
     loader = context.loader
@@ -69,15 +69,15 @@ def _select_harmful_files(
 
     If none takes part, return all files that the entries put first.
     """
-    rejected_paths = {tried.path for resolution in failures for tried in resolution.tried if tried.problem}
+    rejected_paths = {attempt.path for resolution in failures for attempt in resolution.tried if attempt.problem}
     involved_paths = {
         path for resolution in failures for path in (resolution.path, resolution.needed_by) if path
     } | rejected_paths
     error_paths = {path for resolution in failures for path in (resolution.error.split(": ")[0],)}
     harmful_files = [
-        instead
-        for instead in without.instead
-        if instead.path in involved_paths | error_paths or instead.soname in sonames
+        replaced
+        for replaced in without.instead
+        if replaced.path in involved_paths | error_paths or replaced.soname in sonames
     ]
     return tuple(harmful_files or without.instead)
 
@@ -85,19 +85,19 @@ def _select_harmful_files(
 def find_driver_shadowing(context: RuleContext, path: str) -> Shadowing | None:
     """Return the entries through which the loader finds the libcuda at `path`; None if there are none."""
     for without in context.loader.without if context.loader is not None else ():
-        harmful_file = next((instead for instead in without.instead if instead.path == path), None)
+        harmful_file = next((replaced for replaced in without.instead if replaced.path == path), None)
         if harmful_file is not None:
             return Shadowing(without, (harmful_file,))
     return None
 
 
 def _normalize_path(path: str | None) -> str:
-    """Normalize a path for display. Return "" if there is none."""
+    """Return a path normalized for display; "" for None."""
     return posixpath.normpath(path) if path else ""
 
 
 def _get_first_hidden_file(shadowing: Shadowing) -> str:
-    """Return the file that the first harmful file hides; empty if it hides none."""
+    """Return the path of the file that the first harmful file hides; "" if it hides none."""
     return _normalize_path(shadowing.harmful_files[0].other) if shadowing.harmful_files else ""
 
 
@@ -118,14 +118,14 @@ def make_removal_remedy(context: RuleContext, shadowing: Shadowing) -> Remedy:
 
 
 def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> list[Evidence]:
-    """Return evidence: the harmful files, the files that they hide, and the lines that add the entries."""
+    """Return the harmful files, the files they hide and the lines that add the entries, as evidence."""
     name = shadowing.without.variable
     lines = [
         Evidence(
-            instead.path,
-            f"comes through {name}; without it {_normalize_path(instead.other) or 'nothing of that name'}",
+            replaced.path,
+            f"comes through {name}; without it {_normalize_path(replaced.other) or 'nothing of that name'}",
         )
-        for instead in shadowing.harmful_files[:4]
+        for replaced in shadowing.harmful_files[:4]
     ]
     return [
         *lines,
@@ -140,10 +140,10 @@ def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> lis
 def add_shadowing(
     context: RuleContext, finding: Finding, sonames: Sequence[str] = (), *, title: str = ""
 ) -> Finding:
-    """Return the finding with the file that hides a better library added to it.
+    """Return the finding with an explanation of the file that hides a better library.
 
-    Removing the entries becomes the only remedy. If nothing hides a library, the finding is returned unchanged.
-    `title` is used instead of a title about the hiding file.
+    Its only remedy is to remove the entries that put that file first. If nothing hides a library, the finding
+    is returned unchanged. `title` replaces the title about that file.
     """
     shadowing = find_shadowing(context, sonames)
     if shadowing is None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def describe_python_choice(context: RuleContext) -> str:
-    """Return how the examined Python was chosen, such as "the active virtual environment" or "python3 on PATH"."""
+    """Return how the examined Python was chosen, such as "the active virtual environment"."""
     choice = context.facts.choice
     if choice is not None and choice.why:
         return choice.why
@@ -31,7 +31,7 @@ def list_other_python_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def make_other_python_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to examine the other Pythons that are known, or any Python if none is."""
+    """Return the remedy to examine the other known Pythons, or one that the user names if there are none."""
     choice = context.facts.choice
     others = choice.others if choice is not None else ()
     if not others:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
 
 WORKING_DIRECTORY_LABEL = "the working directory"
-"""The label of a folder that neither a variable nor Python's own path adds."""
+"""The label of a folder that neither a variable nor Python's own search path contains."""
 
 
 def get_module_kind(path: str) -> str:
@@ -45,7 +45,7 @@ def list_shadowing_evidence(context: RuleContext, path: str) -> list[Evidence]:
 
 
 def make_shadowing_remedies(context: RuleContext, path: str) -> list[Remedy]:
-    """Return the remedies for a module that is found first: rename it, or keep its folder off Python's path."""
+    """Return the remedies for a module that hides another: rename it or keep its folder off the path."""
     leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
         return [variable_origins.make_python_path_remedy(context, leader)]

@@ -1,4 +1,4 @@
-"""Helpers about where an environment variable is set, and how to undo the setting there."""
+"""Helpers that say where an environment variable is set, and how to remove the setting there."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ORIGIN_LABELS = {
 }
 """Labels of the origins that have no file, by Origin.by."""
 CONTAINER_LABEL = "the container (its image, or how it was started) or a shell in it"
-"""The label of the origin of a variable that a container has from its start."""
+"""The label of the origin of a variable that is set when a container starts."""
 
 
 def format_origin(context: RuleContext, name: str, entry: str | None = None) -> str:
-    """Return a phrase that names the origin of the variable or of its entry; "" if the origin is not known."""
+    """Return a phrase for the origin of the variable or of its entry; "" if the origin is not known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None:
         return ""
@@ -53,7 +53,7 @@ def format_origin_sentence(context: RuleContext, name: str, entry: str | None = 
 
 
 def list_origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
-    """Return the line that sets the variable, as evidence; empty if no file is known."""
+    """Return the line that sets the variable as evidence; an empty list if no file is known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None or not origin.path:
         return []
@@ -63,8 +63,8 @@ def list_origin_evidence(context: RuleContext, name: str, entry: str | None = No
 def make_unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
     """Return the remedy to unset the variable.
 
-    If a file that runs when Python starts sets it, the remedy concerns that file, else the shell. If `steps` is
-    false, `tfdoctor fix` does not apply the remedy, because the user has to decide.
+    The remedy changes the file that sets the variable when Python starts; if there is none, it changes the
+    shell. Without `steps`, `tfdoctor fix` does not apply it, because the user has to decide.
     """
     origin = context.facts.environment.origin(name)
     check_command = advice.format_check_command(context.target)
@@ -105,14 +105,14 @@ def make_remove_entries_remedy(
 
 
 def format_path_source(context: RuleContext, leader: LeadingFolder) -> str:
-    """Return the subject and verb of a sentence about a folder that is first on the path ("PYTHONPATH puts")."""
+    """Return the beginning ("PYTHONPATH puts") of a sentence about a folder that comes first on the path."""
     return (
         f"{leader.by if leader.by != MODULE_PATH else format_origin(context, leader.by, leader.entry)} puts"
     )
 
 
 def make_python_path_remedy(context: RuleContext, leader: LeadingFolder) -> Remedy:
-    """Return the remedy to remove a folder from PYTHONPATH, or from the startup file that adds it to the path."""
+    """Return the remedy to remove a folder from PYTHONPATH, or from the startup file that adds it."""
     entry = leader.entry
     if leader.by == MODULE_PATH:
         return _build_startup_path_remedy(context, entry)
@@ -125,28 +125,28 @@ def make_python_path_remedy(context: RuleContext, leader: LeadingFolder) -> Reme
 
 
 def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str:
-    """Return a sentence about where to change the variable permanently; "" if no file is known."""
+    """Return a sentence about the file in which to change the variable permanently; "" if none is known."""
     if (
         origin is None or not origin.path or origin.by == "kernel"
     ):  # `advice.kernel` covers kernel specifications
         return ""
     label = format_origin(context, origin.name, origin.entry)
-    if _is_own_file(context, origin.path):
+    if _is_environment_file(context, origin.path):
         return f" {label} does it, whenever the environment is activated."
     return f" To make this permanent, remove it from {label}, which is not this environment's own."
 
 
 def list_permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
-    """Return the command that removes the setting from the environment's activation script or conda's variables.
+    """Return the command that removes the setting from the activation script or from conda's variables.
 
-    Empty if the origin is a different file, or if the line does more than set this variable.
+    Return an empty list if the origin is a different file, or if the line does more than set this variable.
     """
     origin = context.facts.environment.origin(name, entry)
     if (
         origin is None
         or origin.by != "activation"
         or origin.line is None
-        or not _is_own_file(context, origin.path)
+        or not _is_environment_file(context, origin.path)
     ):
         return []
     if origin.path.endswith("/conda-meta/state"):
@@ -170,7 +170,7 @@ def list_permanent_commands(context: RuleContext, name: str, entry: str | None =
 def _make_comment_out_command(origin: Origin, mark: str) -> str:
     """Return a sed command that comments out the line if it still contains the expected text.
 
-    `mark` is inserted before the line to make it a comment. A mark with `pass` is inserted after the indentation.
+    `mark` is inserted before the line to make it a comment; a mark with `pass`, after the indentation.
     """
     start = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
     replacement = rf"\1{mark}" if mark.startswith("pass") else mark
@@ -179,9 +179,9 @@ def _make_comment_out_command(origin: Origin, mark: str) -> str:
 
 
 def _find_last_plain_word(line: str) -> str:
-    """Return the last word of a line without characters that are special in a sed pattern.
+    """Return the last word of a line, which has no characters that are special in a sed pattern.
 
-    "" if there is none: as a pattern this matches every line.
+    Return "" if there is no word: this pattern matches every line.
     """
     words: list[str] = re.findall(r"[A-Za-z0-9_]+", line)
     return words[-1] if words else ""
@@ -201,7 +201,7 @@ def _build_startup_variable_remedy(context: RuleContext, origin: Origin, text: s
             (grep_command,) if folders and origin.by == "start" else (),
         )
     label = format_origin(context, origin.name)
-    if not _is_own_file(context, origin.path):
+    if not _is_environment_file(context, origin.path):
         return Remedy(
             f"{text} `unset` is of no use: {label} sets it whenever this Python starts. That file is not this "
             "environment's own: remove the line there, or ask whoever looks after it."
@@ -236,7 +236,7 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
             (grep_command,) if folders else (),
         )
     step = _make_comment_out_step(origin)
-    if not _is_own_file(context, origin.path) or step is None:
+    if not _is_environment_file(context, origin.path) or step is None:
         return Remedy(f"Remove {folder} from {format_origin(context, MODULE_PATH, folder)}: {effect}")
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
@@ -249,10 +249,11 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
 def _make_comment_out_step(origin: Origin) -> CommentOut | None:
     """Return the step that comments out the line.
 
-    None if the line is not known, or if it does more than set this variable or put this folder on the path.
+    Return None if the line is not known, or if it does more than set this variable or add this folder to the
+    path.
     """
-    does_only_this = _only_adds_folder if origin.name == MODULE_PATH else _only_sets_variable
-    if origin.line is None or not does_only_this(origin) or not origin.path.isprintable():
+    has_no_other_effect = _only_adds_folder if origin.name == MODULE_PATH else _only_sets_variable
+    if origin.line is None or not has_no_other_effect(origin) or not origin.path.isprintable():
         return None
     return CommentOut(origin.path, origin.line, origin.text.rstrip())
 
@@ -267,7 +268,7 @@ def _only_sets_variable(origin: Origin) -> bool:
 
 
 def _only_adds_folder(origin: Origin) -> bool:
-    """Return whether a line only puts this one folder on Python's path."""
+    """Return whether a line of a startup file only adds this folder to Python's path."""
     if origin.path.endswith(".pth") and not origin.text.startswith(("import ", "import\t")):
         return True
     statements = [node for node in _parse_statements(origin.text) if not _is_harmless_import(node)]
@@ -295,7 +296,7 @@ def _only_adds_folder(origin: Origin) -> bool:
 
 
 def _parse_statements(line: str) -> list[ast.stmt]:
-    """Parse the statements of a Python line. Empty if it is not complete."""
+    """Parse the statements of a Python line; return an empty list if it is not complete Python."""
     try:
         return ast.parse(line.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -364,7 +365,7 @@ def _list_site_folders(context: RuleContext) -> tuple[str, ...]:
     return tuple(path for path in python.sys_path if path.endswith(("site-packages", "dist-packages")))
 
 
-def _is_own_file(context: RuleContext, path: str) -> bool:
+def _is_environment_file(context: RuleContext, path: str) -> bool:
     """Return whether a file belongs to the examined environment.
 
     The system's Python is not an environment. In an image, every file belongs to the environment.

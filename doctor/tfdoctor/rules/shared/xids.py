@@ -21,9 +21,9 @@ class XidKind(enum.Enum):
     """The kind of problem that an Xid reports."""
 
     PROGRAM = "program"
-    """A program failed or was ended. If only one program is affected, the GPU works."""
+    """A program failed or was ended. If this affects only one program, the GPU itself works."""
     NOTE = "note"
-    """For information only; the driver has handled it."""
+    """An event for information only, which the driver has handled."""
     FAULT = "fault"
     """A problem of the GPU, its memory, its bus or its firmware."""
     LOST = "lost"
