@@ -37,7 +37,7 @@ def test_archive_is_always_written(tmp_path: Path, budget: str, steps: bool) -> 
     assert (done.returncode, done.stderr) == (0, "")
     summary = read_summary(out)
     assert bool(summary["steps"]) is steps
-    assert "b and c: no TensorFlow (--online or --environment)" in summary["left_out"]  # type: ignore[operator]
+    assert "b to d: no TensorFlow (--online or --environment)" in summary["left_out"]  # type: ignore[operator]
 
 
 def fat_binary(*entries: tuple[int, int, bytes]) -> bytes:
