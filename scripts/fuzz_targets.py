@@ -37,7 +37,7 @@ from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.edits import EditError, Source, apply_edits
-from tfdoctor.parse.registry import PARSERS, detect
+from tfdoctor.parse.registry import PARSERS, detect_kind
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
@@ -189,7 +189,7 @@ def make_reader_target(functions: tuple[Callable[[str], Any], ...]) -> Callable[
 
 
 def run_auto(data: bytes) -> None:
-    require(detect(decode_text(data)) in {None, *PARSERS}, "a kind that is none")
+    require(detect_kind(decode_text(data)) in {None, *PARSERS}, "a kind that is none")
 
 
 @lru_cache(maxsize=1)
@@ -408,7 +408,7 @@ def group_texts_by_kind() -> dict[str, tuple[str, ...]]:
     """Return every available text by its detected kind; "" for no kind."""
     texts_of: dict[str, dict[str, None]] = {kind: {} for kind in (*PARSERS, "")}
     for text in (*list_test_texts(), *(text for _, text in list_machine_texts())):
-        texts_of[detect(text) or ""].setdefault(text)
+        texts_of[detect_kind(text) or ""].setdefault(text)
     for kind in PARSERS:
         for path in sorted((CORPUS / "outputs" / kind).glob("*.txt")):
             texts_of[kind].setdefault(path.read_bytes()[:MAX_INPUT_BYTES].decode("utf-8", "replace"))

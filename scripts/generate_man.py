@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, command_line, main
+from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, main, make_command_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ ESCAPED = {
 
 def page() -> str:
     """Return the whole page as roff."""
-    group = command_line()
+    group = make_command_group()
     summary = inspect.cleandoc(main.__doc__ or "")
     lines = [
         f'.TH TFDOCTOR 1 "" "tfdoctor {__version__}" "User Commands"',

@@ -35,7 +35,7 @@ from packaging.version import Version
 from checkout import ROOT
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.compat.locks import lock_name, tools_name
+from tfdoctor.compat.locks import format_lock_name, format_tools_lock_name
 from update_support.trials import (
     LOCKS,
     TrialEnvironment,
@@ -94,7 +94,7 @@ def newest_of_minors() -> dict[str, Release]:
 def find_release_python(release: Release) -> str | None:
     """Return the newest Python on this machine for which the release has a lock, or None."""
     for python in sorted(release.linux_pythons, key=Version, reverse=True):
-        locked = (LOCKS / lock_name(release.package, release.version, python)).is_file()
+        locked = (LOCKS / format_lock_name(release.package, release.version, python)).is_file()
         if Version(python) >= Version("3.5") and locked and find_python(python) is not None:
             return python
     return None
@@ -110,8 +110,8 @@ def measure(release: Release, cache: Path) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-imports-"))
     try:
         bench = TrialEnvironment(folder, interpreter, python, uv=shutil.which("uv"))
-        bench.install(LOCKS / tools_name(python))
-        bench.install(LOCKS / lock_name(release.package, release.version, python))
+        bench.install(LOCKS / format_tools_lock_name(python))
+        bench.install(LOCKS / format_lock_name(release.package, release.version, python))
         site = next(iter(sorted(folder.glob("env/lib/python*/site-packages/tensorflow"))))
         linked = find_linked(site) if Version(release.version) < Version("1.14") else {}
         env = dict(bench.env)

@@ -49,7 +49,7 @@ from packaging.utils import canonicalize_name
 from checkout import ROOT
 from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.compat.locks import Lock, read_lock, tools_name
+from tfdoctor.compat.locks import Lock, format_tools_lock_name, read_lock
 from tfdoctor.compat.wheels import CudaSet, read_sets
 from update_support.targets import Target, list_targets, make_filter
 
@@ -149,7 +149,7 @@ class LockMaker:
     def tools_text(self, python: str) -> str:
         return format_lock(
             f"pip, setuptools and wheel for CPython {python}, as of {TOOLS_UNTIL}; made by scripts/update_locks.py",
-            [f"python -m pip install --no-deps --require-hashes -r {tools_name(python)}"],
+            [f"python -m pip install --no-deps --require-hashes -r {format_tools_lock_name(python)}"],
             self.tools(python),
         )
 
@@ -169,7 +169,10 @@ class LockMaker:
         notes = [
             f"made by scripts/update_locks.py: everything else as it was on {day}, {DAYS} days after the release",
             *find_moved(target, [pin for pin in pins if pin.name not in tools], unlimited.values()),
-            f"after {tools_name(python)}: pip install --no-deps --require-hashes --no-build-isolation -r {target.name}",
+            (
+                f"after {format_tools_lock_name(python)}: "
+                f"pip install --no-deps --require-hashes --no-build-isolation -r {target.name}"
+            ),
         ]
         glibc = max(pin.glibc for pin in pins)
         title = f"{release.package} {release.version} for CPython {python}, Linux x86-64, glibc 2.{glibc}"
@@ -208,7 +211,7 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
     def is_due(name: str, path: Path) -> bool:
         return options.all or name in specs or (not specs and not path.is_file())
 
-    tools = [python for python in list_pythons() if is_due("tools", FOLDER / tools_name(python))]
+    tools = [python for python in list_pythons() if is_due("tools", FOLDER / format_tools_lock_name(python))]
     cuda = any(
         is_due("cuda", FOLDER / "cuda" / f"{cuda_set.id}.txt") for cuda_set in read_sets(ROOT / "compat").sets
     )
@@ -230,7 +233,7 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
         print(f"{error.name} is not here: uv run scripts/update_locks.py", file=sys.stderr)
         return 1
     for python in tools:
-        write(FOLDER / tools_name(python), maker.tools_text(python))
+        write(FOLDER / format_tools_lock_name(python), maker.tools_text(python))
     if cuda:
         from update_support.nvidia import write_cuda_locks
 
@@ -255,7 +258,7 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
 def find_problems(folder: Path = FOLDER) -> list[str]:
     """Return the problems of the existing locks; empty if there are none."""
     targets_by_name = {target.name: target for target in list_targets()}
-    tools = {tools_name(python): python for python in list_pythons()}
+    tools = {format_tools_lock_name(python): python for python in list_pythons()}
     cuda = {f"{cuda_set.id}.txt": cuda_set for cuda_set in Compat(folder.parent).cuda_sets.sets}
     problems_found = []
     if len(targets_by_name) < MINIMUM:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tfdoctor.causes import Cause, CommonRemedy
-from tfdoctor.causes.codes import HARMLESS, MISREAD
+from tfdoctor.causes.codes import HARMLESS, MISLEADING
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Remedy
 from tfdoctor.logs.advice import list_remedies
@@ -46,7 +46,7 @@ def test_each_cause_has_a_remedy_with_commands(cause: Cause) -> None:
 
 
 def test_codes_titles_and_refusal_ranks_are_unique() -> None:
-    codes = [cause.data.code for cause in Cause] + [HARMLESS, MISREAD]
+    codes = [cause.data.code for cause in Cause] + [HARMLESS, MISLEADING]
     assert len(set(codes)) == len(codes)
     titles = [cause.data.title for cause in Cause]
     assert len(set(titles)) == len(titles)

@@ -85,7 +85,7 @@ def find_codes(python: str, distributions: dict[str, str]) -> list[str]:
     """
     allowed = find_release()
     site = SITE_PACKAGES.format(python)
-    wheels = {name: COMPAT.wheel_for(name, 12) for name in allowed.required_libraries}
+    wheels = {name: COMPAT.find_wheel(name, 12) for name in allowed.required_libraries}
     sketch = Sketch(
         allowed.version,
         allowed.package,

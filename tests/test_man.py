@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor import __version__
-from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, command_line
+from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, make_command_group
 from tfdoctor.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_page_has_the_texts_of_help(command: tuple[str, ...]) -> None:
     for name, line in COMMANDS.items():
         assert f"tfdoctor{name}[OPTIONS]" in text
         texts = [line]
-        for param in command_line().commands[name].params:
+        for param in make_command_group().commands[name].params:
             texts += [*param.opts, param.help] if param.param_type_name == "option" else [param.help]
         for phrase in texts:
             plain = phrase.replace("`", "").replace("…", "...").replace("-", "").replace(" ", "")

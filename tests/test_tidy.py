@@ -20,7 +20,7 @@ import pytest
 
 import tfdoctor
 from recorded import load_report
-from tfdoctor.cli.main import command_line
+from tfdoctor.cli.main import make_command_group
 from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, list_entries, make_rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.logs.signatures import BENIGN
@@ -377,7 +377,7 @@ def find_commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_that_a_page_names_exist(name: str) -> None:
     found = find_commands((ROOT / name).read_text(encoding="utf-8"))
-    group: Any = command_line()
+    group: Any = make_command_group()
     for program, *args in found:
         if program.endswith("tfdoctor"):
             words = [arg for arg in args if not arg.startswith("-")]

@@ -84,8 +84,8 @@ def test_compute_capability_round_trip(major: int, minor: int) -> None:
 
 def test_python_tags_round_trip() -> None:
     for tag in ("cp27", "cp39", "cp310", "cp314"):
-        assert versions.tag_of_python(versions.python_of_tag(tag)) == tag
-    assert versions.tag_of_python("3.10.13") == "cp310"
+        assert versions.format_python_tag(versions.parse_python_tag(tag)) == tag
+    assert versions.format_python_tag("3.10.13") == "cp310"
 
 
 KNOWN = [
@@ -187,5 +187,5 @@ def test_only_version_syntax_errors_are_raised(text: str) -> None:
     ],
 )
 def test_requirement_is_split(text: str, project: str, limit: str | None) -> None:
-    assert versions.project_of(text) == project
+    assert versions.parse_project_name(text) == project
     assert versions.find_upper_limit(text) == limit

@@ -18,13 +18,13 @@ from tfdoctor.causes.codes import (
     HARMLESS,
     LINT,
     MEMORY,
-    MISREAD,
+    MISLEADING,
     NARROW_LINK,
     NOT_PRINTED,
     NOT_TIMED,
     RAN_ON_CPU,
     RELEASE,
-    SLOWER_THAN_ONE,
+    SLOWER_THAN_ONE_GPU,
 )
 from tfdoctor.cluster.faults import CLUSTER_FAULTS
 from tfdoctor.compat import Compat
@@ -166,8 +166,8 @@ LOG_NOTES = {
             Section("What to do", "Nothing: they do not decide whether TensorFlow uses the GPU."),
         ),
     ),
-    MISREAD: RuleEntry(
-        MISREAD,
+    MISLEADING: RuleEntry(
+        MISLEADING,
         "easily-misread",
         "Lines in a log that are easily taken for the opposite",
         (),
@@ -266,8 +266,8 @@ LOG_NOTES = {
             Section("What to do", "End what else runs, let the card cool down, and measure again."),
         ),
     ),
-    SLOWER_THAN_ONE: RuleEntry(
-        SLOWER_THAN_ONE,
+    SLOWER_THAN_ONE_GPU: RuleEntry(
+        SLOWER_THAN_ONE_GPU,
         "slower-than-one",
         "Several devices that train slower than one of them",
         (),

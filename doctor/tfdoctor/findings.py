@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Area",
     "Cause",
-    "Check",
     "Evidence",
     "Finding",
     "Observation",
@@ -30,6 +29,7 @@ __all__ = [
     "Prediction",
     "Remedy",
     "Report",
+    "RuleBase",
     "Severity",
     "Stage",
     "Status",
@@ -64,7 +64,7 @@ class Finding:
     """The title in a few words, for the summary at the top of the report."""
 
 
-class Check:
+class RuleBase:
     """The base class of the rules for machines (`rules`) and of those for Dockerfiles."""
 
     __slots__ = ()

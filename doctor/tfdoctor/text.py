@@ -64,7 +64,9 @@ def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         credentials, separator, _ = value.rpartition("@")
         secret = credentials.rpartition("//")[2]
-        for spelling in (secret, clean_line(secret), repr(secret)[1:-1]) if separator and ":" in credentials else ():
+        for spelling in (
+            (secret, clean_line(secret), repr(secret)[1:-1]) if separator and ":" in credentials else ()
+        ):
             text = text.replace(f"{spelling}@", "")
     text = _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
     return _SECRET_PARAMETER.sub(r"\1…", text)

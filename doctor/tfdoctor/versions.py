@@ -29,10 +29,12 @@ __all__ = [
     "Spec",
     "Version",
     "VersionSyntaxError",
+    "can_run_cubin",
     "compare",
     "cuda_from_int",
     "find_upper_limit",
     "format_capability",
+    "format_python_tag",
     "has_prefix",
     "is_at_least",
     "is_driver_at_least",
@@ -45,13 +47,11 @@ __all__ = [
     "parse",
     "parse_capability",
     "parse_numbers",
+    "parse_project_name",
+    "parse_python_tag",
     "parse_requirement_or_none",
-    "project_of",
-    "python_of_tag",
-    "runs_machine_code",
     "satisfies",
     "sort_key",
-    "tag_of_python",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
@@ -221,7 +221,7 @@ def parse_capability(text: str) -> tuple[int, int]:
     return int(digits[:-1]), int(digits[-1])
 
 
-def runs_machine_code(gpu: tuple[int, int], code: tuple[int, int]) -> bool:
+def can_run_cubin(gpu: tuple[int, int], code: tuple[int, int]) -> bool:
     """Return whether a GPU of compute capability `gpu` can run a cubin for compute capability `code`.
 
     The major numbers must be equal, and the minor number of `code` must not be higher.
@@ -234,7 +234,7 @@ def format_capability(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"
 
 
-def python_of_tag(tag: str) -> str:
+def parse_python_tag(tag: str) -> str:
     """Return the Python version of a wheel tag: `"3.10"` for `"cp310"`.
 
     Raise VersionSyntaxError if it is not a CPython tag.
@@ -246,7 +246,7 @@ def python_of_tag(tag: str) -> str:
     return f"{match.group(1)}.{int(match.group(2))}"
 
 
-def tag_of_python(version: str) -> str:
+def format_python_tag(version: str) -> str:
     """Return the wheel tag of a Python version: `"cp310"` for `"3.10.13"`."""
     major_text, minor_text = major_minor(version).split(".")
     return f"cp{major_text}{minor_text}"
@@ -324,7 +324,7 @@ def parse_requirement_or_none(text: str) -> Requirement | None:
         return None
 
 
-def project_of(text: str) -> str:
+def parse_project_name(text: str) -> str:
     """Return the normalized project name of a requirement; empty if the text does not begin with a name.
 
     For `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` it is `"nvidia-cudnn-cu12"`.

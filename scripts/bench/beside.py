@@ -118,7 +118,7 @@ def main():
     Tf32Switch(Run, True).__enter__()
     for kind, dtype, size, build_work in make_manual_work():
         with v1.Graph().as_default() as graph:
-            workloads = work.build(
+            workloads = work.build_session_work(
                 Run,
                 cards if kind == "copy" else cards[-1:],
                 {"workloads": [kind], "sizes": [size], "dtypes": [dtype]},

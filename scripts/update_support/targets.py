@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.compat.locks import choose_locked_package, lock_name
+from tfdoctor.compat.locks import choose_locked_package, format_lock_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        return lock_name(self.release.package, self.release.version, self.python)
+        return format_lock_name(self.release.package, self.release.version, self.python)
 
 
 def list_targets() -> list[Target]:

@@ -244,14 +244,14 @@ def make_stand_ins(folder: Path, cache: Path, linked: Mapping[str, Sequence[Path
 
 def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Result:
     """Create an environment, install a lock, check and compute, and remove the environment."""
-    from tfdoctor.compat.locks import tools_name
+    from tfdoctor.compat.locks import format_tools_lock_name
 
     started = dt.datetime.now(tz=dt.timezone.utc)
     python_version, message = target.python, ""
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-lock-"))
     try:
         bench = TrialEnvironment(folder, python, target.python, uv=uv)
-        bench.install(LOCKS / tools_name(target.python))
+        bench.install(LOCKS / format_tools_lock_name(target.python))
         bench.install(LOCKS / target.name)
         bench.check()
         python_version = bench.compute(cache)

@@ -393,7 +393,7 @@ def test_steps_belong_to_one_finding() -> None:
     facts = with_python(remove_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
     steps = root_finding(facts).remedies[0].steps
     assert [
-        versions.project_of(requirement)
+        versions.parse_project_name(requirement)
         for step in steps
         for requirement in getattr(step, "requirements", ())
     ] == ["protobuf"]

@@ -110,6 +110,8 @@ def test_stale_cdi_specifications(
     specs: tuple[CdiSpec, ...], driver: str | None, severities: list[Severity]
 ) -> None:
     facts = engines(tools=(PODMAN,), docker=NOTHING, toolkit=HOOK, cdi=specs)
-    assert [trouble.severity for trouble in engine_state.find_stale_specs(facts, driver)] == severities
+    assert [trouble.severity for trouble in engine_state.find_cdi_spec_problems(facts, driver)] == severities
     unused = engines(toolkit=HOOK, cdi=specs)  # Docker with CDI off
-    assert all(trouble.severity is Severity.INFO for trouble in engine_state.find_stale_specs(unused, driver))
+    assert all(
+        trouble.severity is Severity.INFO for trouble in engine_state.find_cdi_spec_problems(unused, driver)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdoctor.advice.undo_hints import READ_ONLY_TEXT, describe_undo, describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import READ_ONLY_TEXT, describe_undo, describe_undo_with_root_note, needs_root
 from tfdoctor.causes.steps import Remedy
 
 
@@ -49,7 +49,7 @@ def test_undo_hint_of_commands(commands: tuple[str, ...], expected: str) -> None
 )
 def test_rights_needed_for_commands(command: str, begins: str) -> None:
     remedy = Remedy("Do it.", (command,))
-    assert describe_undo_rights(remedy).startswith(begins)
-    assert bool(describe_undo_rights(remedy)) == bool(begins)
+    assert describe_undo_with_root_note(remedy).startswith(begins)
+    assert bool(describe_undo_with_root_note(remedy)) == bool(begins)
     assert needs_root(remedy) == command.startswith("sudo ")
     assert needs_root(Remedy("Update the driver.", changes_system=True))

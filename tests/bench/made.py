@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import Bench, Interconnect, Watched, evaluate_bench, parse_lines
+from tfdoctor.bench import Bench, GpuObservation, Interconnect, evaluate_bench, parse_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def make_devices_line(*names: str) -> dict[str, Any]:
 
 def make_bench(
     *parts: Mapping[str, Any],
-    watched: Sequence[Watched] = (),
+    watched: Sequence[GpuObservation] = (),
     peaks: Mapping[str, float] | None = None,
     links: Sequence[Interconnect] = (),
     software: bool = False,

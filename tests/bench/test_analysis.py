@@ -10,7 +10,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, Watched, compare_runs, parse_earlier
+from tfdoctor.bench import Bench, GpuObservation, compare_runs, parse_earlier
 from tfdoctor.bench.noise import compute_interval
 from tfdoctor.render.bench import make_bench_json, render_bench
 from tfdoctor.render.bench_svg import make_bench_svg
@@ -23,7 +23,7 @@ def get_codes(bench: Bench) -> list[str]:
     return [finding.code for finding in bench.findings]
 
 
-def list_reasons(*parts: dict[str, Any], watched: tuple[Watched, ...] = ()) -> tuple[str, ...]:
+def list_reasons(*parts: dict[str, Any], watched: tuple[GpuObservation, ...] = ()) -> tuple[str, ...]:
     """Return the reasons for the scaling of the only set of devices."""
     (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts, watched=watched).scaling
     return scaling.why
@@ -121,23 +121,23 @@ def test_slower_gpu_is_the_reason() -> None:
     ("card", "sentence", "code"),
     [
         (
-            Watched("GPU:1", processes=("python",)),
+            GpuObservation("GPU:1", processes=("python",)),
             "Another program computes on GPU:1 (python); the others wait for it.",
             "TFD828",
         ),
         (
-            Watched("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=91),
+            GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=91),
             "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
             "TFD828",
         ),
         (
-            Watched("GPU:0", slowdowns=("sw_power_cap",)),
+            GpuObservation("GPU:0", slowdowns=("sw_power_cap",)),
             "GPU:0 lowers its clocks (sw_power_cap); the others wait for it.",
             "",
         ),
     ],
 )
-def test_busy_or_throttled_gpu_is_the_reason(card: Watched, sentence: str, code: str) -> None:
+def test_busy_or_throttled_gpu_is_the_reason(card: GpuObservation, sentence: str, code: str) -> None:
     parts = [
         make_training_line(1.0, "GPU:0"),
         make_training_line(1.0, "GPU:1"),
@@ -183,7 +183,7 @@ def test_disturbance_by_other_programs_is_reported(others: float | None, said: b
 def test_gpu_far_below_its_peak_is_reported() -> None:
     parts = [make_run_line(1.0, "GPU:0", size=4096, flop=2.0 * 4096**3)]
     peak = 2 * 4096**3 / 1e9 * 10
-    card = Watched("GPU:0", power_limit=60.0, power_default=300.0)
+    card = GpuObservation("GPU:0", power_limit=60.0, power_default=300.0)
     bench = make_bench(make_devices_line("GPU:0"), *parts, watched=(card,), peaks={"GPU:0": peak})
     (finding,) = bench.findings
     assert finding.title == "GPU:0 gives 10 % of its peak in float32"

@@ -9,7 +9,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, Interconnect, Watched
+from tfdoctor.bench import Bench, GpuObservation, Interconnect
 from tfdoctor.render.bench import make_bench_json, render_bench
 
 SIZES = (8, 32, 128)
@@ -47,7 +47,7 @@ class BenchCase:
     other: float | None = None
     """Seconds on the second GPU alone; None if it is as fast as the first."""
     links: tuple[Interconnect, ...] = ()
-    watched: tuple[Watched, ...] = ()
+    watched: tuple[GpuObservation, ...] = ()
     log: str = ""
     copied: float | None = None
     """Measured GB/s between the GPUs; None if not measured."""
@@ -106,17 +106,17 @@ CASES = (
     BenchCase(
         "another program", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "Another program computes on GPU:1 (python); the others wait for it.",
-        watched=(Watched("GPU:1", processes=("python",)),), codes=("TFD828", "TFD829"),
+        watched=(GpuObservation("GPU:1", processes=("python",)),), codes=("TFD828", "TFD829"),
     ),
     BenchCase(
         "heat", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
-        watched=(Watched("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=96),), codes=("TFD828", "TFD829"),
+        watched=(GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=96),), codes=("TFD828", "TFD829"),
     ),
     BenchCase(
         "a power limit", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "GPU:0 lowers its clocks (sw_power_cap); the others wait for it.",
-        watched=(Watched("GPU:0", slowdowns=("sw_power_cap",)),),
+        watched=(GpuObservation("GPU:0", slowdowns=("sw_power_cap",)),),
     ),
     BenchCase(
         "unlike cards", *USUAL, 0.036, 0.034, 0.002, 32, 8,
@@ -125,7 +125,7 @@ CASES = (
     BenchCase(
         "four lanes", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 %", "at most 1.2 GB/s were measured",
-        watched=(Watched("GPU:1", lanes=4, lanes_most=16, generation=3, generation_most=3, looks=5),),
+        watched=(GpuObservation("GPU:1", lanes=4, lanes_most=16, generation=3, generation_most=3, looks=5),),
         copied=1.2, codes=("TFD829", "TFD831"),
     ),
     BenchCase(

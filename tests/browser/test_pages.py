@@ -23,7 +23,7 @@ from tfdoctor.logs.excerpt import make_excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.plan import Request, recommend
 from tfdoctor.plan.answer_table_builder import list_systems
-from tfdoctor.plan.arguments import add_machine_arguments, find_named_card
+from tfdoctor.plan.arguments import add_machine_arguments, parse_gpu
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.log import make_logs_html
 from tfdoctor.render.plan import make_recommendation_json
@@ -320,7 +320,7 @@ def test_explorer_gives_the_answers_of_recommend(opened: PageLog, explorer: byte
             system = systems_by_name[choice.get("os", "linux")]
             host = dataclasses.replace(
                 system.host,
-                cards=(find_named_card(compat, choice["gpu"]),) if "gpu" in choice else (),
+                cards=(parse_gpu(compat, choice["gpu"]),) if "gpu" in choice else (),
                 driver=choice.get("driver"),
             )
             request = Request(tensorflow=choice.get("tf"), python=choice.get("python"))

@@ -184,7 +184,7 @@ def _main() -> None:
         return ()
 
     core.list_links = find_no_links
-    core.get_requires = lambda _: TINY_REQUIREMENTS
+    core.get_known_requirements = lambda _: TINY_REQUIREMENTS
     for module in (core, selection):
         module.get_locks = lambda _: _locks(folder)
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))

@@ -522,7 +522,7 @@ def check_with_index(
         calls.append((list(requirements), list(limits), python))
         return prediction
 
-    report = check_dockerfile(text, Compat.load(), foresee=foresee)
+    report = check_dockerfile(text, Compat.load(), query_index=foresee)
     assert report is not None
     return report, calls
 

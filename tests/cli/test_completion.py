@@ -16,10 +16,10 @@ import pytest
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.completion import FILES_MARKER, SCRIPTS, Shell, list_completions
-from tfdoctor.cli.main import COMMANDS, command_line
+from tfdoctor.cli.main import COMMANDS, make_command_group
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.plan.arguments import find_named_card
+from tfdoctor.plan.arguments import parse_gpu
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_command_names_are_completed() -> None:
 def test_every_option_is_completed(name: str) -> None:
     options = {
         word
-        for param in command_line().commands[name].params
+        for param in make_command_group().commands[name].params
         if param.param_type_name == "option"
         for word in (*param.opts, *param.secondary_opts)
         if word.startswith("--")
@@ -96,14 +96,14 @@ def test_every_release_rule_and_cause_is_completed() -> None:
 def test_every_offered_gpu_name_is_found() -> None:
     """Offer single words that need no quoting, and keep spaces that the user typed."""
     compat = Compat.load()
-    offered = completion_values.gpus("")
+    offered = completion_values.complete_gpu("")
     assert len(offered) > 900
     for name, description in offered:
         assert re.fullmatch(r"[\w.+-]+", name), name
-        card = find_named_card(compat, name)
+        card = parse_gpu(compat, name)
         assert description.split()[-1] in (card.capability, *card.other_capabilities)
-    assert ("rtx-4090", "compute capability 8.9") in completion_values.gpus("rtx-40")
-    assert ("RTX 4090", "compute capability 8.9") in completion_values.gpus("RTX 40")
+    assert ("rtx-4090", "compute capability 8.9") in completion_values.complete_gpu("rtx-40")
+    assert ("RTX 4090", "compute capability 8.9") in completion_values.complete_gpu("RTX 40")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

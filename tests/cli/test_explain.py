@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfdoctor.cli.fix import codes_of
+from tfdoctor.cli.fix import resolve_codes
 from tfdoctor.cli.startup import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import DOCUMENTED_RULES, Explanation, find_entries, list_entries
@@ -60,7 +60,7 @@ def test_every_cause_has_a_meaning() -> None:
 @pytest.mark.few(50)
 def test_every_page_has_a_next_command(query: str) -> None:
     for whole in (False, True):
-        text = render_explanation(find_entries(query), whole=whole)
+        text = render_explanation(find_entries(query), complete=whole)
         assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
     assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
 
@@ -330,12 +330,12 @@ def test_retired_code_without_successor() -> None:
 
 
 def test_fix_replaces_retired_codes() -> None:
-    assert codes_of(["tfd298", "TFD203", "TFD601"], RETIRED_RULES) == ("TFD203", "TFD201", "TFD601")
+    assert resolve_codes(["tfd298", "TFD203", "TFD601"], RETIRED_RULES) == ("TFD203", "TFD201", "TFD601")
     for code in ("TFD298", "TFD999"):  # not a retired code
         with pytest.raises(UsageError, match=f"there is no finding {code}"):
-            codes_of([code])
+            resolve_codes([code])
     with pytest.raises(UsageError, match="there is no finding TFD699"):
-        codes_of(["TFD699"], RETIRED_RULES)
+        resolve_codes(["TFD699"], RETIRED_RULES)
 
 
 def test_current_name_has_precedence_over_a_retired_one() -> None:
@@ -346,6 +346,6 @@ def test_current_name_has_precedence_over_a_retired_one() -> None:
 
 @pytest.mark.parametrize("asked", ["memory", "TFD826", "why does tensorflow take all of the gpu memory"])
 def test_question_about_memory_finds_the_page(asked: str) -> None:
-    page = render_explanation(find_entries(asked), whole=False)
+    page = render_explanation(find_entries(asked), complete=False)
     assert "takes nearly all free memory" in page
     assert "    export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in page

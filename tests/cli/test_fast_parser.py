@@ -11,9 +11,9 @@ import pytest
 
 from tfdoctor.cli import check
 from tfdoctor.cli.fast_parser import PARAMETER_BY_FLAG, VALUE_OPTIONS, parse_check
-from tfdoctor.cli.main import command_line
+from tfdoctor.cli.main import make_command_group
 
-CHECK = command_line().commands["check"]
+CHECK = make_command_group().commands["check"]
 TYPER_OPTIONS = {"--simulate", "--driver"}
 """Options of slow commands, which Typer parses."""
 SAMPLES = {
@@ -36,7 +36,7 @@ def parse_with_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> d
     monkeypatch.setattr(
         check, "check", functools.wraps(check.check)(lambda **options: called_options.update(options) or 0)
     )
-    assert command_line()(["check", *arguments], standalone_mode=False) == 0
+    assert make_command_group()(["check", *arguments], standalone_mode=False) == 0
     return called_options
 
 

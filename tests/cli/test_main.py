@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.cli.main import COMMANDS, command_line
+from tfdoctor.cli.main import COMMANDS, make_command_group
 
 LIST_MODULES_PROGRAM = (
     "import sys; from tfdoctor.cli.startup import run; sys.argv = ['tfdoctor', *{words!r}]\n"
@@ -33,7 +33,7 @@ def list_loaded(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_is_a_module_with_its_own_signature(name: str) -> None:
-    command = command_line().commands[name]
+    command = make_command_group().commands[name]
     assert command.name == name
     assert command.help.partition("\n")[0] == COMMANDS[name]
     function = inspect.unwrap(command.callback)

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from cli.planner import Tfdoctor, is_clean, validate
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Host, HostGpu
@@ -214,7 +214,7 @@ def test_control_characters_of_names_are_removed() -> None:
     answer = recommend(Compat.load(), Request(base="x"), Host(cards=(card,), driver="550"))
     assert is_clean(render_recommendation(answer, verbose=True))
     page = Page(80, coloured=False)
-    print_option(page, answer.options[0], whole=True)
+    print_option(page, answer.options[0], complete=True)
     assert is_clean(page.text)
 
 
@@ -247,7 +247,7 @@ def test_commands_have_the_machine_options(tfdoctor: Tfdoctor, card: str, driver
             Recipe(arguments[arguments.index("--recipe") + 1]) if "--recipe" in arguments else Recipe.VENV
         )
         request = Request(arguments[arguments.index("--tf") + 1], recipe=recipe, method=recipe.method)
-        host = host_for(Compat.load(), gpus=[card], driver=driver, facts=None)
+        host = select_host(Compat.load(), gpus=[card], driver=driver, facts=None)
         assert make_plan(Compat.load(), request, host).options[0].tensorflow == option["tensorflow"]
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from tfdoctor.running import log_worker as running
 from tfdoctor.running.launch import make_loader_environment
-from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, Analyst
+from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, LogWorker
 from tfdoctor.running.passthrough import hold_signals
 
 if TYPE_CHECKING:
@@ -551,12 +551,12 @@ def test_skipped_output_is_counted_and_its_end_read(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 60.0)
     piece = b"nothing of interest\n" * 50_000
     with hold_signals():
-        analyst = Analyst()
+        analyst = LogWorker()
     os.kill(analyst._pid, signal.SIGSTOP)  # the worker cannot keep up
     try:
         for _ in range(3 * MAX_QUEUED_BYTES // len(piece)):
-            analyst.take(1, piece)
-        analyst.take(2, FAILURE_LOG.encode())
+            analyst.queue_output(1, piece)
+        analyst.queue_output(2, FAILURE_LOG.encode())
         assert analyst._queued_bytes <= MAX_QUEUED_BYTES
         os.kill(analyst._pid, signal.SIGCONT)
         answer = analyst.wait_for_answer()

@@ -24,17 +24,17 @@ def test_last_driver_of_each_capability() -> None:
     assert [row.below for row in rows] == sorted((row.below for row in rows), key=versions.parse_capability)
     assert [versions.compare(row.last, row.first_without) for row in rows] == [-1] * len(rows)
     for capability, last in (("2.1", "390"), ("3.5", "470"), ("5.0", "580"), ("7.0", "580")):
-        branch = COMPAT.cards.find_ended(capability)
+        branch = COMPAT.cards.find_unsupported(capability)
         assert branch is not None
         assert branch.last == last
-    assert COMPAT.cards.find_ended("7.5") is None
-    assert COMPAT.cards.find_ended("12.0") is None
+    assert COMPAT.cards.find_unsupported("7.5") is None
+    assert COMPAT.cards.find_unsupported("12.0") is None
 
 
 def test_windows_drivers_belong_to_their_branch() -> None:
     """Windows numbers release 390 up to 391.35 and 470 up to 475.14; the next branches begin at 396 and 495."""
     for capability, last in (("2.1", "391.35"), ("3.5", "475.14"), ("6.1", "582.28")):
-        branch = COMPAT.cards.find_ended(capability)
+        branch = COMPAT.cards.find_unsupported(capability)
         assert branch is not None
         assert not versions.is_at_least(last, branch.first_without)
 
@@ -67,13 +67,13 @@ def test_speed_falls_back_to_the_major_capability() -> None:
     [("6.1", 8000, 500), ("7.5", 8000, 1050), ("8.6", 8000, 1536), ("12.0", 8000, 1800), ("8.6", 2047, 225)],
 )
 def test_memory_left_after_the_reserve(capability: str, free: int, left: int) -> None:
-    assert COMPAT.cards.reserve.compute_remaining(capability, free) == left
+    assert COMPAT.cards.reserve.compute_reserve(capability, free) == left
 
 
 def test_last_cudnn_of_a_capability() -> None:
-    assert COMPAT.cudnn_end("6.1", 9) == "9.11"
-    assert COMPAT.cudnn_end("3.7", 8) == "8.8"
-    assert COMPAT.cudnn_end("8.6", 9) is None
+    assert COMPAT.find_cudnn_end("6.1", 9) == "9.11"
+    assert COMPAT.find_cudnn_end("3.7", 8) == "8.8"
+    assert COMPAT.find_cudnn_end("8.6", 9) is None
     assert COMPAT.newest_cudnn_major == 9
 
 
@@ -151,10 +151,10 @@ def test_peak_of_other_gpus_is_not_guessed() -> None:
 
 def test_bandwidths_of_pcie_and_nvlink() -> None:
     cards = COMPAT.cards
-    assert cards.pcie_gbps(3, 16) == pytest.approx(15.76)
-    assert cards.pcie_gbps(4, 4) == pytest.approx(7.876)
-    assert cards.pcie_gbps(9, 16) is None
+    assert cards.compute_pcie_gbps(3, 16) == pytest.approx(15.76)
+    assert cards.compute_pcie_gbps(4, 4) == pytest.approx(7.876)
+    assert cards.compute_pcie_gbps(9, 16) is None
     assert [row.generation for row in cards.pcie] == [1, 2, 3, 4, 5, 6]
-    assert cards.nvlink_gbps("9.0", 18) == 450
-    assert cards.nvlink_gbps("8.6", 4) == pytest.approx(56.25, rel=1e-3)
-    assert cards.nvlink_gbps("8.9", 4) is None
+    assert cards.compute_nvlink_gbps("9.0", 18) == 450
+    assert cards.compute_nvlink_gbps("8.6", 4) == pytest.approx(56.25, rel=1e-3)
+    assert cards.compute_nvlink_gbps("8.9", 4) is None

@@ -108,7 +108,7 @@ class TestRelease:
         # Linked libraries are loaded in an order that the linker chose for each release.
         order = sorted if row.linkage == "needed" else list
         assert order(stems) == order(COMPAT.registration(row.version).opens)
-        assert row.driver_libraries == COMPAT.driver_libraries_for(row.version)
+        assert row.driver_libraries == COMPAT.list_driver_libraries(row.version)
 
     def test_sonames_match_its_cuda(self, row: Release) -> None:
         """Compare the linkage with the sonames of the CUDA toolkit in cuda_config.h."""
@@ -118,7 +118,7 @@ class TestRelease:
             parts = split_soname(soname)
             assert parts is not None
             if parts[0] != "cudnn":
-                assert soname == COMPAT.soname_for(parts[0], row.cuda)
+                assert soname == COMPAT.find_soname(parts[0], row.cuda)
             else:
                 assert row.cudnn is not None
                 assert parts[1] == str(versions.major(row.cudnn))
@@ -136,7 +136,7 @@ class TestRelease:
             return
         projects = {re.split(r"[<>=!~ ]", pin, maxsplit=1)[0] for pin in row.extra_pins}
         for soname in row.required_libraries:
-            wheel = COMPAT.wheel_for(soname, versions.major(row.cuda))
+            wheel = COMPAT.find_wheel(soname, versions.major(row.cuda))
             assert wheel is not None
             assert wheel.project in projects
 
@@ -151,7 +151,7 @@ class TestRelease:
         if row.runpath_misses:
             assert any(
                 problem.cause == "libs-not-on-path"
-                for problem in COMPAT.problems_of(row.package, row.version)
+                for problem in COMPAT.list_problems(row.package, row.version)
             )
 
 
@@ -273,7 +273,7 @@ def test_gpus_are_sorted_and_pci_ids_agree() -> None:
 def test_ambiguous_names_are_marked() -> None:
     marked = json.loads((data_dir("compat") / "gpus.json").read_bytes())["ambiguous"]
     for gpu_name, capabilities in marked.items():
-        match = COMPAT.gpus_named(gpu_name)
+        match = COMPAT.find_gpus_by_name(gpu_name)
         assert match is not None
         assert match.ambiguous
         assert list(match.capabilities) == capabilities.split(", ")
@@ -333,9 +333,9 @@ def test_releases_agree_with_the_researched_facts() -> None:
         assert release is not None, entry["version"]
         assert (release.released, release.yanked) == (entry["upload_date"], entry["yanked"])
         assert release.platform_tag == entry["platform_tag"]
-        tags = [versions.python_of_tag(tag) for tag in entry["linux_x86_64_python_tags"]]
+        tags = [versions.parse_python_tag(tag) for tag in entry["linux_x86_64_python_tags"]]
         assert set(release.linux_pythons) == set(tags)
-        windows = [versions.python_of_tag(tag) for tag in entry["windows_amd64_python_tags"]]
+        windows = [versions.parse_python_tag(tag) for tag in entry["windows_amd64_python_tags"]]
         assert set(release.windows_pythons) == set(windows)
         scanned = entry.get("shared_objects")
         if release.gpu and scanned:

@@ -34,7 +34,7 @@ def test_newer_cuda_is_unknown(cuda: str) -> None:
     assert COMPAT.cuda_release(cuda) is None
     assert not COMPAT.image_tags(cuda)
     assert COMPAT.images.find_deleted(cuda) is None
-    assert all(COMPAT.soname_for(library.stem, cuda) is None for library in COMPAT.libraries)
+    assert all(COMPAT.find_soname(library.stem, cuda) is None for library in COMPAT.libraries)
 
 
 def test_newer_minor_of_a_known_cuda_has_the_documented_floor() -> None:
@@ -104,7 +104,7 @@ def test_sonames_match_the_cuda_version() -> None:
     for release in COMPAT.releases:
         for name in release.required_libraries:
             stem = name[3:].partition(".so")[0]
-            expected = COMPAT.soname_for(stem, release.cuda or "")
+            expected = COMPAT.find_soname(stem, release.cuda or "")
             if expected is not None:
                 assert name == expected, f"{release.version}: {name}"
                 compared += 1

@@ -38,7 +38,7 @@ def test_unknown_pci_id() -> None:
     ],
 )
 def test_gpus_by_name(text: str, capabilities: tuple[str, ...], *, exact: bool) -> None:
-    match = COMPAT.gpus_named(text)
+    match = COMPAT.find_gpus_by_name(text)
     assert match is not None
     assert match.capabilities == capabilities
     assert match.exact is exact
@@ -47,7 +47,7 @@ def test_gpus_by_name(text: str, capabilities: tuple[str, ...], *, exact: bool) 
 
 @pytest.mark.parametrize("text", ["RTX 9999", "", "nvidia", "Radeon RX 7900"])
 def test_unknown_gpu_name(text: str) -> None:
-    assert COMPAT.gpus_named(text) is None
+    assert COMPAT.find_gpus_by_name(text) is None
 
 
 def test_nearest_gpu_names() -> None:
@@ -56,6 +56,6 @@ def test_nearest_gpu_names() -> None:
 
 def test_every_gpu_is_found_by_its_own_name() -> None:
     for gpu in COMPAT.gpus:
-        match = COMPAT.gpus_named(gpu.name)
+        match = COMPAT.find_gpus_by_name(gpu.name)
         assert match is not None
         assert gpu.capability in match.capabilities

@@ -83,13 +83,13 @@ def test_split_soname(text: str, expected: tuple[str, str | None] | None) -> Non
     ],
 )
 def test_soname_for(stem: str, cuda: str, soname: str | None) -> None:
-    assert COMPAT.soname_for(stem, cuda) == soname
+    assert COMPAT.find_soname(stem, cuda) == soname
 
 
 def test_cuda_of_soname() -> None:
-    assert COMPAT.cuda_of_soname("libcusolver.so.10") == ("10", "11.0")
-    assert COMPAT.cuda_of_soname("libcudart.so.12") == ("12",)
-    assert COMPAT.cuda_of_soname("libnothing.so.1") == ()
+    assert COMPAT.list_cuda_with_soname("libcusolver.so.10") == ("10", "11.0")
+    assert COMPAT.list_cuda_with_soname("libcudart.so.12") == ("12",)
+    assert COMPAT.list_cuda_with_soname("libnothing.so.1") == ()
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def test_cuda_of_soname() -> None:
     ],
 )
 def test_debian_package_for(soname: str, cuda: str | None, package: str | None) -> None:
-    assert COMPAT.debian_package_for(soname, cuda) == package
+    assert COMPAT.find_nvidia_package(soname, cuda) == package
 
 
 def test_distro_package_for() -> None:
-    assert COMPAT.distro_package_for("libcublasLt.so.12") == "libcublaslt12"
-    assert COMPAT.distro_package_for("libcuda.so.1") == "libcuda1"
-    assert COMPAT.distro_package_for("libcublas.so.10") is None
+    assert COMPAT.find_distro_package("libcublasLt.so.12") == "libcublaslt12"
+    assert COMPAT.find_distro_package("libcuda.so.1") == "libcuda1"
+    assert COMPAT.find_distro_package("libcublas.so.10") is None
 
 
 def test_wheel_for() -> None:
-    wheel = COMPAT.wheel_for("libcusolver.so.11", 12)
+    wheel = COMPAT.find_wheel("libcusolver.so.11", 12)
     assert wheel is not None
     assert (wheel.project, wheel.folder) == ("nvidia-cusolver-cu12", "nvidia/cusolver/lib")
-    assert COMPAT.wheel_for("libcuda.so.1", 12) is None
-    assert COMPAT.wheel_for("libcusolver.so.10", 10) is None
+    assert COMPAT.find_wheel("libcuda.so.1", 12) is None
+    assert COMPAT.find_wheel("libcusolver.so.10", 10) is None

@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.compat.locks import Lock, choose_locked_package, lock_name, read_lock
+from tfdoctor.compat.locks import Lock, choose_locked_package, format_lock_name, read_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def test_measured_wheel_is_pinned_for_its_python_only(release: Release) -> None:
 
 def test_folder_has_no_other_files() -> None:
     expected = {
-        lock_name(release.package, release.version, python)
+        format_lock_name(release.package, release.version, python)
         for release in RELEASES
         for python in release.linux_pythons
         if python not in NO_IMAGE

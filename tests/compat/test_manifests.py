@@ -133,7 +133,7 @@ EXPECTED = {
 
 def render_details(plan_option: Option) -> str:
     page = Page(200, coloured=False)
-    print_option(page, plan_option, whole=True)
+    print_option(page, plan_option, complete=True)
     return page.text
 
 
@@ -277,7 +277,7 @@ def test_inferred_digest_is_shown_but_not_used() -> None:
 )
 def test_size_is_shown_or_unknown(version: str, recipe: Recipe, line: str) -> None:
     page = Page(200, coloured=False)
-    print_option(page, plan_option(version, recipe), whole=False)
+    print_option(page, plan_option(version, recipe), complete=False)
     assert line in [" ".join(shown_line.split()) for shown_line in page.text.splitlines()]
 
 

@@ -11,17 +11,17 @@ COMPAT = Compat.load()
 
 
 def test_problems_of_a_release() -> None:
-    ids = {problem.id for problem in COMPAT.problems_of("tensorflow", "2.21.0")}
+    ids = {problem.id for problem in COMPAT.list_problems("tensorflow", "2.21.0")}
     assert {"runpath-without-cusolver", "nvml-required", "cudnn-unpinned"} <= ids
     assert "ptx-sm90a-on-blackwell" not in ids
-    pascal = {problem.id for problem in COMPAT.problems_of("tensorflow", "2.21.0", capability="6.1")}
-    ampere = {problem.id for problem in COMPAT.problems_of("tensorflow", "2.21.0", capability="8.6")}
+    pascal = {problem.id for problem in COMPAT.list_problems("tensorflow", "2.21.0", capability="6.1")}
+    ampere = {problem.id for problem in COMPAT.list_problems("tensorflow", "2.21.0", capability="8.6")}
     assert "cudnn-unpinned" in pascal
     assert "cudnn-unpinned" not in ampere
-    assert {problem.area for problem in COMPAT.problems_of("tensorflow", "2.18.0", area="images")} == {
+    assert {problem.area for problem in COMPAT.list_problems("tensorflow", "2.18.0", area="images")} == {
         "images"
     }
-    assert [problem.id for problem in COMPAT.problems_of("tensorflow", "2.0.4", area="gpu")] == []
+    assert [problem.id for problem in COMPAT.list_problems("tensorflow", "2.0.4", area="gpu")] == []
 
 
 @pytest.mark.parametrize(

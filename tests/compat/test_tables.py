@@ -55,4 +55,4 @@ def test_prepare_reads_the_tables_of_every_check(monkeypatch: pytest.MonkeyPatch
     assert compat.release("2.20.0") is not None
     assert compat.find_required_libraries({"CUDA": "12.5.1", "CUDNN": "9"}, "2.20.0") is None
     assert compat.find_breaking("2.20.0", {}, {})
-    assert compat.problems_of("tensorflow", "2.21.0")
+    assert compat.list_problems("tensorflow", "2.21.0")

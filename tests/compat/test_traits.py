@@ -36,20 +36,20 @@ def test_missing_trait_is_reported(tmp_path: Path) -> None:
 
 def test_limits_are_inclusive_and_unknown_is_lowest() -> None:
     pywrap, old, new = (COMPAT.trait(name) for name in ("opened-by-pywrap", "first-api", "keras-3"))
-    assert [pywrap.holds(minor) for minor in ((1, 14), (1, 15), (2, 11), (2, 12))] == [
+    assert [pywrap.applies_to(minor) for minor in ((1, 14), (1, 15), (2, 11), (2, 12))] == [
         False,
         True,
         True,
         False,
     ]
-    assert (pywrap.holds(()), old.holds(()), new.holds(())) == (False, True, False)
+    assert (pywrap.applies_to(()), old.applies_to(()), new.applies_to(())) == (False, True, False)
 
 
 @pytest.mark.parametrize("version", ["2.0.0", "2.0.4", "2.0.0rc1"])
 def test_minor_version_zero(version: str) -> None:
-    assert COMPAT.has(version, "images-of-two-pythons")
-    assert COMPAT.has(version, "opened-by-pywrap")
-    assert not COMPAT.has(version, "first-api")
+    assert COMPAT.has_trait(version, "images-of-two-pythons")
+    assert COMPAT.has_trait(version, "opened-by-pywrap")
+    assert not COMPAT.has_trait(version, "first-api")
     distribution = COMPAT.distribution("tensorflow")
     assert distribution is not None
     explanation = distribution.explain_missing_gpu_code(versions.parse_numbers(version)[:2])
@@ -64,32 +64,32 @@ def test_windows_trait_matches_the_wheels() -> None:
             and versions.is_at_least(release.version, "2.1")
             and release.package == "tensorflow"
         ):
-            assert COMPAT.has(release.version, "windows-without-gpu") is not release.has_gpu("windows"), (
-                release.version
-            )
+            assert COMPAT.has_trait(release.version, "windows-without-gpu") is not release.has_gpu(
+                "windows"
+            ), release.version
 
 
 def test_runpath_trait_matches_the_wheels() -> None:
     for release in FINAL_RELEASES:
         has_folders = any(folder for folders in release.runpath.values() for folder in folders)
-        assert COMPAT.has(release.version, "wheels-on-runpath") is has_folders or not release.gpu, (
+        assert COMPAT.has_trait(release.version, "wheels-on-runpath") is has_folders or not release.gpu, (
             release.version
         )
 
 
 def test_avx_trait_matches_the_wheels() -> None:
     for release in FINAL_RELEASES:
-        if COMPAT.has(release.version, "avx") and release.cpu_instructions is not None:
+        if COMPAT.has_trait(release.version, "avx") and release.cpu_instructions is not None:
             assert "avx" in release.cpu_instructions, release.version
 
 
 def test_nvml_trait_matches_the_registration() -> None:
     for release in FINAL_RELEASES:
         opened = "libnvidia-ml.so.1" in COMPAT.registration(release.version).driver
-        assert COMPAT.has(release.version, "silent-without-nvml") is opened, release.version
+        assert COMPAT.has_trait(release.version, "silent-without-nvml") is opened, release.version
 
 
 def test_cuda_sets_imply_the_trait() -> None:
     for release in FINAL_RELEASES:
         if COMPAT.cuda_set(release.version) is not None:
-            assert COMPAT.has(release.version, "cuda-in-own-folder"), release.version
+            assert COMPAT.has_trait(release.version, "cuda-in-own-folder"), release.version

@@ -310,7 +310,7 @@ def test_authored_runs_agree_with_the_derivation() -> None:
         release = compat.release(run["version"])
         assert release is not None
         assert compat.find_required_libraries(release.defines, release) == tuple(run["required"])
-        assert compat.driver_libraries_for(run["version"]) == tuple(run["driver"])
+        assert compat.list_driver_libraries(run["version"]) == tuple(run["driver"])
         for soname in run["required"]:
             assert soname[3:].split(".")[0] in authored.folders
     nearest = authored.find_run("2.4.1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdoctor.dockerfile.write import check_index, check_reference
+from tfdoctor.dockerfile.write import validate_index, validate_reference
 from tfdoctor.errors import UsageError
 
 DIGEST = "sha256:" + "0" * 64
@@ -32,7 +32,7 @@ DIGEST = "sha256:" + "0" * 64
     ],
 )
 def test_valid_image_name_is_accepted(name: str) -> None:
-    assert check_reference(name) == name
+    assert validate_reference(name) == name
 
 
 INVALID_NAMES = (
@@ -85,7 +85,7 @@ INVALID_NAMES = (
 @pytest.mark.parametrize("name", INVALID_NAMES)
 def test_invalid_image_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as error:
-        check_reference(name)
+        validate_reference(name)
     assert error.value.hint
 
 
@@ -95,14 +95,14 @@ def test_invalid_image_name_is_refused(name: str) -> None:
 def test_long_invalid_name_is_refused_quickly(name: str) -> None:
     start = time.process_time()
     with pytest.raises(UsageError):
-        check_reference(name)
+        validate_reference(name)
     assert time.process_time() - start < 0.5
 
 
 @given(st.text(max_size=80))
 def test_accepted_name_has_safe_characters_only(text: str) -> None:
     try:
-        name = check_reference(text)
+        name = validate_reference(text)
     except UsageError:
         return
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", name)
@@ -119,7 +119,7 @@ def test_accepted_name_has_safe_characters_only(text: str) -> None:
     ],
 )
 def test_valid_index_address_is_accepted(address: str) -> None:
-    assert check_index(address) == address
+    assert validate_index(address) == address
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_valid_index_address_is_accepted(address: str) -> None:
 )
 def test_invalid_index_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError) as error:
-        check_index(address)
+        validate_index(address)
     assert error.value.message
 
 
@@ -171,7 +171,7 @@ def test_invalid_index_address_is_refused(address: str) -> None:
 )
 def test_password_is_refused_and_not_shown(address: str) -> None:
     with pytest.raises(UsageError) as error:
-        check_index(address)
+        validate_index(address)
     assert "password" in error.value.message
     assert "secret" not in error.value.message + error.value.hint
 
@@ -179,7 +179,7 @@ def test_password_is_refused_and_not_shown(address: str) -> None:
 @given(st.text(max_size=80).map(lambda text: f"https://{text}"))
 def test_accepted_address_has_safe_characters_only(text: str) -> None:
     try:
-        address = check_index(text)
+        address = validate_index(text)
     except UsageError:
         return
     assert re.fullmatch(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%/-]*)?", address)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.conftest import PREFIX, containers_of
-from tfdoctor.dockerfile.write import check_reference
+from tfdoctor.dockerfile.write import validate_reference
 from tfdoctor.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
 from tfdoctor.engine.building import make_context_archive, make_unfinished_name
 
@@ -226,7 +226,7 @@ def test_build_without_a_finished_step_leaves_no_name(
 
 @pytest.mark.parametrize("tag", ["a/b:1", "HOST:5000/a_b/c:x", "x" * 300, "...", "-a"])
 def test_name_of_an_unfinished_image_is_valid(tag: str) -> None:
-    assert check_reference(make_unfinished_name(tag).rpartition(":")[0])
+    assert validate_reference(make_unfinished_name(tag).rpartition(":")[0])
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", make_unfinished_name(tag).rpartition(":")[2])
 
 

@@ -206,7 +206,7 @@ def test_closed_system_raises(engine: ContainerEngine, small: str) -> None:
     system.close()
     with pytest.raises(EngineError):
         system.exists("/")
-    assert system.state() == {}
+    assert system.get_state() == {}
 
 
 def test_missing_image_raises(engine: ContainerEngine) -> None:

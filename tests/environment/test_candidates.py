@@ -11,7 +11,7 @@ import pytest
 from tfdoctor.causes.steps import (
     Export,
     Install,
-    LinkParts,
+    LinkMatchingFiles,
     MakeLink,
     Prepend,
     Remove,
@@ -22,7 +22,7 @@ from tfdoctor.causes.steps import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.candidates import (
-    explain_impossible,
+    find_obstacle,
     is_better,
     is_worse,
     list_fix_candidates,
@@ -132,8 +132,8 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
         (MakeLink("/environment/a", "x"), False),
         (MakeLink("/env/../etc/passwd", "x"), False),
         (MakeLink("/usr/lib/a.so", "x"), False),
-        (LinkParts("/anywhere", "*.so", "/env/lib"), True),
-        (LinkParts("/env/lib", "*.so", "/usr/lib"), False),
+        (LinkMatchingFiles("/anywhere", "*.so", "/env/lib"), True),
+        (LinkMatchingFiles("/env/lib", "*.so", "/usr/lib"), False),
         (Remove("/env/lib/x"), True),
         (Remove("/home/x"), False),
         (Remove("/env/lib/../../x"), False),
@@ -145,7 +145,7 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
 )
 def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report) -> None:
     assert bool(list_fix_candidates(with_findings(report, finding("TFD203", (step,))), ENV)) is inside
-    assert bool(explain_impossible((step,), ENV, with_findings(report))) is not inside
+    assert bool(find_obstacle((step,), ENV, with_findings(report))) is not inside
     # One bad step disqualifies the whole remedy.
     assert bool(list_fix_candidates(with_findings(report, finding("TFD203", (LINK, step))), ENV)) is inside
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.environment.folder import get_unfinished_path, lock, remove, sync, write
+from tfdoctor.environment.folder import acquire_lock, get_unfinished_path, remove, sync, write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
 
@@ -27,7 +27,7 @@ def test_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "activate"
     path.write_bytes(b"old")
     path.chmod(0o751)
-    write(path, b"new")
+    write_atomically(path, b"new")
     assert (path.read_bytes(), get_mode(path)) == (b"new", 0o751)
     assert list_names(tmp_path) == ["activate"]
 
@@ -35,8 +35,8 @@ def test_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
 def test_mode_of_a_new_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        write(tmp_path / "any", b"text")
-        write(tmp_path / "own", b"text", private=True)
+        write_atomically(tmp_path / "any", b"text")
+        write_atomically(tmp_path / "own", b"text", private=True)
     finally:
         os.umask(before)
     assert (get_mode(tmp_path / "any"), get_mode(tmp_path / "own")) == (0o640, 0o600)
@@ -51,7 +51,7 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(b"old")
     monkeypatch.setattr(os, name, fail)
     with pytest.raises(OSError, match="No space"):
-        write(path, b"new")
+        write_atomically(path, b"new")
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert list_names(tmp_path) == ["activate"]
@@ -61,7 +61,7 @@ def test_unfinished_file_is_replaced_without_following_links(tmp_path: Path) -> 
     path, precious = tmp_path / "activate", tmp_path / "precious"
     precious.write_bytes(b"precious")
     Path(get_unfinished_path(path)).symlink_to(precious)
-    write(path, b"new")
+    write_atomically(path, b"new")
     assert (path.read_bytes(), precious.read_bytes()) == (b"new", b"precious")
     assert not path.is_symlink()
     assert not os.path.lexists(get_unfinished_path(path))
@@ -90,7 +90,7 @@ def test_lock_of_a_deleted_folder_is_taken_again(tmp_path: Path) -> None:
         if len(calls) == 1:
             folder.rmdir()  # as another process may do before the lock is opened
 
-    handle = lock(f"{folder}/lock", make_folder, lambda _: pytest.fail("nobody holds it"))
+    handle = acquire_lock(f"{folder}/lock", make_folder, lambda _: pytest.fail("nobody holds it"))
     try:
         assert len(calls) == 2
         assert os.path.samestat(os.fstat(handle), os.lstat(folder / "lock"))
@@ -102,7 +102,7 @@ def test_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "precious").write_bytes(b"precious")
     (tmp_path / "lock").symlink_to("precious")
     with pytest.raises(OSError, match="symbolic link"):
-        lock(str(tmp_path / "lock"), lambda: None, lambda _: None)
+        acquire_lock(str(tmp_path / "lock"), lambda: None, lambda _: None)
 
 
 def test_many_files_are_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

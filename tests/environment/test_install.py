@@ -269,7 +269,7 @@ def test_missing_python_is_created_again(tmp_path: Path) -> None:
     record = read_record(folder)
     assert record is not None
     workplace = LockedFolder.acquire(folder, MINOR, on_wait=lambda: None)
-    workplace.write(Record(record.plan, "unfinished", record.steps[:-1]))
+    workplace.write_record(Record(record.plan, "unfinished", record.steps[:-1]))
     workplace.block()
     workplace.release()
     (folder / "bin" / "python").unlink()

@@ -19,7 +19,7 @@ from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
 from environment.trees import assert_same, classify, commit_steps, list_changes, list_differing, list_tree
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
+from tfdoctor.environment.history.journal import Journal, JournalError, has_unfinished_changes
 from tfdoctor.errors import ExitCode
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
@@ -105,7 +105,7 @@ def test_journal_without_steps_leaves_nothing(prefix: Path) -> None:
         assert journal.undo().entries == ()
     assert not (prefix / ".tfdoctor").exists()
     assert Journal.read(prefix) == ()
-    assert not has_pending(prefix)
+    assert not has_unfinished_changes(prefix)
     assert_same(prefix, before)
 
 
@@ -116,7 +116,7 @@ def test_exception_undoes_the_step(prefix: Path, error: type[BaseException]) -> 
     def fail() -> None:
         with Journal.open(prefix) as journal, journal.step(title="change"):
             change(prefix)
-            assert has_pending(prefix)
+            assert has_unfinished_changes(prefix)
             raise error
 
     with pytest.raises(error):
@@ -175,7 +175,7 @@ def test_copied_file_may_become_a_folder_or_link(tmp_path: Path, kind: Literal["
     else:
         path.symlink_to("/")
     before = snapshot.SnapshotEntry(
-        snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.KeptFile(1, 0)
+        snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.SavedFile(1, 0)
     )
     after = snapshot.PathState(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
     (changed,) = snapshot.find_differences(str(tmp_path), {path.name: before}, {path.name: after})
@@ -346,7 +346,7 @@ def test_conflict_changes_nothing(prefix: Path) -> None:
         assert name in caught.value.message
     assert "--force" in caught.value.hint
     assert caught.value.exit_code is ExitCode.IMPOSSIBLE
-    assert not has_pending(prefix)
+    assert not has_unfinished_changes(prefix)
     assert_same(prefix, current)
 
 

@@ -17,7 +17,7 @@ import pytest
 from environment.killer import SITE, change, change_again, plant, write
 from environment.trees import DOCTOR, assert_same, commit_steps, list_tree, recreate
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
+from tfdoctor.environment.history.journal import Journal, JournalError, has_unfinished_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_full_disk_during_a_step(temp_folder: Path, name: str, when: str) -> Non
                 if not full.hit:
                     break
                 assert_same(prefix, before)
-                assert not has_pending(prefix)
+                assert not has_unfinished_changes(prefix)
             else:
                 with journal.step(title="change") as step:
                     change(prefix)
@@ -118,7 +118,7 @@ def test_full_disk_during_an_undo(temp_folder: Path, name: str) -> None:
                 failure = error.message
             patch.undo()
             finished = not full.hit
-        half_way = has_pending(prefix)
+        half_way = has_unfinished_changes(prefix)
         assert not half_way or "was interrupted" in failure
         if not half_way:
             assert_same(prefix, after if Journal.read(prefix) else before)
@@ -140,7 +140,7 @@ def test_full_disk_is_noticed_before_an_undo(prefix: Path, name: str) -> None:
             FullDisk(patch, name, 2 if name == "link" else 1, again=True)
             with pytest.raises(JournalError, match="nothing was taken back: No space left"):
                 journal.undo()
-        assert not has_pending(prefix)
+        assert not has_unfinished_changes(prefix)
         assert len(journal.entries) == 2
         assert_same(prefix, after)
         assert journal.undo().unrestored == ()

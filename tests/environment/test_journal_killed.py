@@ -18,7 +18,7 @@ import pytest
 
 from environment.killer import change, change_again, change_named, write
 from environment.trees import DOCTOR, assert_same, commit_steps, list_differing, list_tree, recreate
-from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
+from tfdoctor.environment.history.journal import Journal, JournalError, has_unfinished_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,12 +176,12 @@ def check_recovered_undo(prefix: Path, before: dict[str, Any], after: dict[str, 
 def test_interrupted_step_is_reported(prefix: Path, run_killed: Callable[[str, Path, int], str]) -> None:
     before = list_tree(prefix)
     assert run_killed("step", prefix, 60) == "killed"
-    assert has_pending(prefix)
+    assert has_unfinished_changes(prefix)
     assert Journal.read(prefix) == ()
     with Journal.open(prefix) as journal:
         (sentence,) = journal.recovered
     assert "“change” had been interrupted" in sentence
-    assert not has_pending(prefix)
+    assert not has_unfinished_changes(prefix)
     assert_same(prefix, before)
 
 
@@ -193,7 +193,7 @@ def test_change_after_a_killed_undo_is_kept(
     number = next(
         number
         for number in itertools.count(20)
-        if run_killed("undo", prefix, number) == "killed" and has_pending(prefix)
+        if run_killed("undo", prefix, number) == "killed" and has_unfinished_changes(prefix)
     )
     assert number < 80
     tool = prefix / "bin" / "tool"

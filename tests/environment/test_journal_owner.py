@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from environment.trees import list_tree
-from tfdoctor.environment.folder import write
+from tfdoctor.environment.folder import write_atomically
 from tfdoctor.environment.history.journal import Journal, JournalError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_files_made_by_root_belong_to_the_owner(prefix: Path) -> None:
         (prefix / "lib/new").mkdir()
         (prefix / "lib/new/file").write_text("")
         (prefix / "lib/of_root/file").write_text("")
-        write(prefix / "pyvenv.cfg", b"changed\n")
+        write_atomically(prefix / "pyvenv.cfg", b"changed\n")
         step.commit()
         new_owners = {name: owner for name, owner in list_owners().items() if name not in before}
         assert new_owners == {

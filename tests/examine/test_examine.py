@@ -68,7 +68,7 @@ def test_tensorflow_is_run_only_on_request(
     deep: bool | Callable[[Facts], bool], runs: bool, ran: list[float]
 ) -> None:
     messages: list[str] = []
-    report = examine(load_healthy_host(), COMPAT, timeout=500, deep=deep, tell=messages.append)
+    report = examine(load_healthy_host(), COMPAT, timeout=500, deep=deep, on_message=messages.append)
     assert (report.observed is OBSERVATION) is runs
     assert messages == [RUN_MESSAGE] * runs
     assert ran == [500] * runs
@@ -78,7 +78,7 @@ def test_missing_tensorflow_is_not_run(ran: list[float]) -> None:
     messages: list[str] = []
     facts = collect_facts(RecordedSystem(HOSTS / "no-card-no-driver"), COMPAT)
     without = replace(facts, tensorflow=Absent("x", "there is none"))
-    assert run_tensorflow(load_healthy_host(), COMPAT, without, tell=messages.append) is None
+    assert run_tensorflow(load_healthy_host(), COMPAT, without, on_message=messages.append) is None
     assert not messages
     assert not ran
 

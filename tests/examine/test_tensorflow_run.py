@@ -13,7 +13,7 @@ from tfdoctor.examine.tensorflow_run import DeepAnswer, make_observation, parse_
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify.stages import MARKER, Limits, read_answer
+from tfdoctor.verify.stages import MARKER, Limits, parse_payload_results
 from tfdoctor.verify.target_stages import _build_run_output
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_both_payloads_give_the_same_observation(
     deep = observe_answer(answer, result)
     staged = replace(result, stdout=format_stages(*lines))
     verified = make_observation(
-        _build_run_output(read_answer(staged, Limits()), staged), staged, LIBRARIES, COMPAT
+        _build_run_output(parse_payload_results(staged, Limits()), staged), staged, LIBRARIES, COMPAT
     )
     assert verified == deep
 

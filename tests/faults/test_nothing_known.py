@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faults.harness import HOSTS
-from tfdoctor.cli.check import exit_status
+from tfdoctor.cli.check import choose_exit_status
 from tfdoctor.compat import Compat
 from tfdoctor.examine.collect import run_probes
 from tfdoctor.facts import Absent, Facts, Unknown
@@ -34,9 +34,9 @@ def make_report(observed: Observation | None = None, **changes: Any) -> Report:
 def test_silent_python_exits_with_3(silent: tuple[str, ...]) -> None:
     report = make_report(**dict.fromkeys(silent, NO_ANSWER))
     assert report.verdict.gpu_usable is None
-    assert exit_status(report, "error") == 3
-    assert exit_status(report, "never") == 0
-    assert exit_status(report, "warning") == 1  # TFD903 is a warning
+    assert choose_exit_status(report, "error") == 3
+    assert choose_exit_status(report, "never") == 0
+    assert choose_exit_status(report, "warning") == 1  # TFD903 is a warning
 
 
 @pytest.mark.parametrize("silent", ["driver", "loader", "rehearsal"])
@@ -46,21 +46,21 @@ def test_probe_timeout_exits_with_3(silent: str) -> None:
     fact = dataclasses.replace(healthy().driver, cuda=timed_out) if silent == "driver" else timed_out
     report = make_report(**{silent: fact})
     assert [finding.code for finding in report.findings] == ["TFD903"]
-    assert exit_status(report, "error") == 3
-    assert exit_status(report, "never") == 0
+    assert choose_exit_status(report, "error") == 3
+    assert choose_exit_status(report, "never") == 0
 
 
 def test_error_findings_take_precedence() -> None:
     recorded = RecordedSystem(HOSTS / "card-without-driver")
     facts = run_probes(recorded, Compat.load(), requested_python=recorded.python)
     report = diagnose(dataclasses.replace(facts, python=NO_ANSWER, tensorflow=NO_ANSWER), Compat.load())
-    assert exit_status(report, "error") == 1
+    assert choose_exit_status(report, "error") == 1
 
 
 def test_missing_tensorflow_and_minor_gaps_do_not_exit_with_3() -> None:
-    assert exit_status(make_report(), "error") == 0
+    assert choose_exit_status(make_report(), "error") == 0
     assert (
-        exit_status(
+        choose_exit_status(
             make_report(nvcc=NO_ANSWER, kernel=dataclasses.replace(healthy().kernel, log=NO_ANSWER)), "error"
         )
         == 0
@@ -68,11 +68,11 @@ def test_missing_tensorflow_and_minor_gaps_do_not_exit_with_3() -> None:
     report = make_report(
         tensorflow=Absent("tensorflow", "not installed"), loader=Absent("the loader", "no TensorFlow")
     )
-    assert exit_status(report, "error") in (0, 1)
+    assert choose_exit_status(report, "error") in (0, 1)
 
 
 def test_observed_tensorflow_run_is_sufficient() -> None:
     observed = Observation(
         import_ok=True, gpu_registered=True, gpu_count=1, missing_libraries=(), seconds=5.0
     )
-    assert exit_status(make_report(observed, tensorflow=NO_ANSWER), "error") == 0
+    assert choose_exit_status(make_report(observed, tensorflow=NO_ANSWER), "error") == 0

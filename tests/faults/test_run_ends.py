@@ -11,7 +11,7 @@ import pytest
 
 from faults.harness import is_alive, start_tfdoctor, wait_for
 from tfdoctor.running import log_worker as running
-from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, Analyst
+from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, LogWorker
 from tfdoctor.running.passthrough import hold_signals
 
 FAILURE_LOG = (
@@ -25,12 +25,12 @@ FAILURE_LOG = (
 def test_waiting_for_the_answer_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "FEED_TIMEOUT_S", 0.5)
     with hold_signals():
-        analyst = Analyst()
+        analyst = LogWorker()
     os.kill(analyst._pid, signal.SIGSTOP)
     try:
         for _ in range(MAX_QUEUED_BYTES // 1_000_000):
-            analyst.take(1, b"y\n" * 500_000)
-        analyst.take(2, FAILURE_LOG.encode())
+            analyst.queue_output(1, b"y\n" * 500_000)
+        analyst.queue_output(2, FAILURE_LOG.encode())
         os.kill(analyst._pid, signal.SIGCONT)
         start_time = time.monotonic()
         answer = analyst.wait_for_answer()
@@ -45,7 +45,7 @@ def test_waiting_for_the_answer_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -
 def test_stopped_worker_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 0.5)
     with hold_signals():
-        analyst = Analyst()
+        analyst = LogWorker()
     os.kill(analyst._pid, signal.SIGSTOP)
     try:
         assert analyst.wait_for_answer() is None

@@ -94,7 +94,7 @@ def test_specification_of_5000_digits_is_refused(command: str, text: str, tfdoct
         versions.major,
         versions.major_minor,
         versions.parse_capability,
-        versions.python_of_tag,
+        versions.parse_python_tag,
         versions.Spec,
         lambda text: versions.satisfies("2.15.0", text),
         lambda text: versions.has_prefix("2.15.0", text),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleet.made import answer, gather_results
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import UnusableError, evaluate_fleet, read_peers
-from tfdoctor.fleet.peers import Peers, get_machine, report_peers
+from tfdoctor.fleet.peers import Peers, find_peer_problems, get_machine
 
 NAMES = ["node1", "node2", "node3", "node4"]
 
@@ -37,7 +37,7 @@ def summarize_answer(
         addresses = {f"{item}:2222" for item in names}
         unreachable = {f"{peer}:2222": why for peer, why in cut.get(name, {}).items()}
         peers[name] = Peers(frozenset(addresses - unreachable.keys()), unreachable)
-    return [(item.hosts, item.message) for item in report_peers(peers, {})]
+    return [(item.hosts, item.message) for item in find_peer_problems(peers, {})]
 
 
 def test_refused_connection_counts_as_reached() -> None:
@@ -51,7 +51,7 @@ def test_refused_connection_counts_as_reached() -> None:
     ]
     peers = read_peers(make_output(members))
     assert peers.reached == {"a:1", "b:1", "c:1"}
-    assert peers.cut == {"d:1": "timeout", "e:1": "no-such-name"}
+    assert peers.unreached == {"d:1": "timeout", "e:1": "no-such-name"}
 
 
 def test_no_finding_if_all_hosts_reach_each_other() -> None:
@@ -93,7 +93,7 @@ def test_a_host_is_no_peer_of_itself() -> None:
 
 def test_unreachable_address_outside_the_fleet_is_reported() -> None:
     peers = {name: Peers(frozenset(), {"10.0.0.9:5000": "timeout"}) for name in NAMES}
-    (finding,) = report_peers(peers, {})
+    (finding,) = find_peer_problems(peers, {})
     assert finding.hosts == tuple(NAMES)
     assert "do not reach 10.0.0.9:5000, and nobody else does" in finding.message
 
@@ -168,5 +168,5 @@ def test_any_answer_is_read_or_refused(members: list[Any]) -> None:
         peers = read_peers(make_output(members))
     except UnusableError:
         return
-    for finding in report_peers({"a": peers, "b": peers}, {}):
+    for finding in find_peer_problems({"a": peers, "b": peers}, {}):
         assert "\x1b" not in finding.message

@@ -17,7 +17,7 @@ import pytest
 
 import tfdoctor
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import Context, Extras, check_index, check_reference
+from tfdoctor.dockerfile.write import Context, Extras, validate_index, validate_reference
 from tfdoctor.engine.building import make_context_archive
 from tfdoctor.engine.image import render_context, with_mirror
 from tfdoctor.environment.requirements import parse_packages
@@ -211,7 +211,7 @@ def test_changed_file_changes_the_context() -> None:
     ],
 )
 def test_valid_image_names(name: str) -> None:
-    assert check_reference(name) == name
+    assert validate_reference(name) == name
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_valid_image_names(name: str) -> None:
 )
 def test_invalid_image_names(name: str) -> None:
     with pytest.raises(UsageError):
-        check_reference(name)
+        validate_reference(name)
     with pytest.raises(UsageError):
         render_context(dataclasses.replace(CASES["ngc-1.15.5"][0], base=Base(name, "", "python3")), Extras())
 
@@ -274,7 +274,7 @@ def test_mirror_replaces_the_micromamba_registry() -> None:
 )
 def test_invalid_index_is_refused(index: str) -> None:
     with pytest.raises(UsageError) as error:
-        check_index(index)
+        validate_index(index)
     if "@" in index:
         assert "sesame" not in error.value.message
 

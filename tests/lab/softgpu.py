@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
-from tfdoctor.simulate.compute_libraries import Compilers, LibrarySet, build_computing, make_defines
+from tfdoctor.simulate.compute_libraries import Compilers, LibrarySet, build_compute_libraries, make_defines
 from tfdoctor.simulate.sources import COMPUTE_SOURCES, PTX_SOURCES, SOURCES
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def build_libraries(
     folder.mkdir(parents=True, exist_ok=True)
     compilers = Compilers((os.environ.get("CC") or "cc",), (os.environ.get("CXX") or "c++",))
     library_set = LibrarySet(release.required_libraries, release.cuda, cudnn or release.cudnn)
-    error = build_computing(
+    error = build_compute_libraries(
         _run_command, compilers, folder, library_set, options=flags, c_options=C_FLAGS[1:], cxx_options=STRICT
     )
     if error is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdoctor.logs.processes import Splitter
+from tfdoctor.logs.processes import ProcessSplitter
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 
@@ -11,7 +11,7 @@ CATALOGUE = load_signatures()
 
 def collect_results(data: bytes, *, each: bool = False) -> list[object]:
     """Return the counts, the events and the processes of a log."""
-    splitter = Splitter()
+    splitter = ProcessSplitter()
     log = scan([data], CATALOGUE, splitter, each=each)
     parts = splitter.list_parts(log)
     return [

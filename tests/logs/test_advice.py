@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Host
@@ -158,7 +158,7 @@ def test_commands_name_the_gpu_and_driver_of_the_log(card: str, cc: str, driver:
     assert wanted in suggested
     assert ("tfdoctor build" in wanted) == any("tfdoctor build" in command for command in suggested)
     if "--gpu" in wanted and "build" in wanted:
-        host = host_for(COMPAT, gpus=[card], driver=driver or None, facts=None)
+        host = select_host(COMPAT, gpus=[card], driver=driver or None, facts=None)
         assert recommend(COMPAT, Request("1.14", method=Method.CONTAINER), host).conflict is None
 
 

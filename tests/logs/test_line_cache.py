@@ -16,7 +16,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, events, line_cache, processes, reader, sources
 from tfdoctor.logs import scan as scanning
 from tfdoctor.logs.events import Event, Log
-from tfdoctor.logs.processes import Splitter
+from tfdoctor.logs.processes import ProcessSplitter
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import Catalogue
 
@@ -167,7 +167,7 @@ def test_few_lines_of_each_kind_are_matched(name: str, monkeypatch: pytest.Monke
         + "\n"
         for n in range(15_000)
     ).encode()
-    log = scan([data], CATALOGUE, Splitter())
+    log = scan([data], CATALOGUE, ProcessSplitter())
     assert max(log.counts.values()) > 400
     assert len(matched) < limit
 

@@ -19,7 +19,7 @@ from logs.everything import CATALOGUE, collect_results
 from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, reader
 from tfdoctor.logs.blocks import is_binary
-from tfdoctor.logs.processes import Splitter
+from tfdoctor.logs.processes import ProcessSplitter
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.logs.scan import scan
@@ -204,7 +204,7 @@ def test_lines_that_differ_in_digits_are_matched_rarely(
         )
         for n in range(4_000)
     )
-    scan([lines.encode()], CATALOGUE, Splitter())
+    scan([lines.encode()], CATALOGUE, ProcessSplitter())
     assert len(matched) < 1_500
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tfdoctor.logs
-from tfdoctor.causes.codes import MISREAD
+from tfdoctor.causes.codes import MISLEADING
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.logs.report import LogReport, diagnose_log
@@ -469,7 +469,7 @@ def test_registered_device_is_parsed() -> None:
 
 def test_easily_misread_line_is_explained() -> None:
     report = make_report('name: "/device:XLA_GPU:0"\n')
-    assert any(finding.code == MISREAD for finding in report.findings)
+    assert any(finding.code == MISLEADING for finding in report.findings)
 
 
 def test_undecided_causes_are_reported() -> None:

@@ -23,8 +23,8 @@ HOSTS = ["node1", "../../etc/x", "user@host:22", "a/b", ".", "..", "ü", "x" * 4
 def test_stored_results_are_read_with_their_ending(tmp_path: Path) -> None:
     store = Store(tmp_path / "out")
     store.make()
-    store.keep(NodeAnswer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
-    store.keep(NodeAnswer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
+    store.save_answer(NodeAnswer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
+    store.save_answer(NodeAnswer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
     results = {result.host: result for result in store.results(100)}
     assert results["a"].content == b'{"x": 1}'
     assert results["b"].content is None
@@ -40,7 +40,7 @@ def test_stored_results_are_read_with_their_ending(tmp_path: Path) -> None:
 def test_no_host_name_escapes_the_folder(tmp_path: Path, host: str) -> None:
     store = Store(tmp_path / "out")
     store.make()
-    store.keep(NodeAnswer(host, "answered", b"{}"), asked=None, came=1.0)
+    store.save_answer(NodeAnswer(host, "answered", b"{}"), asked=None, came=1.0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
         [make_file_name(host), JOURNAL]
@@ -49,8 +49,8 @@ def test_no_host_name_escapes_the_folder(tmp_path: Path, host: str) -> None:
 
 def test_last_ending_is_used(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.keep(NodeAnswer("a", "lost", why="no route"), asked=1.0, came=2.0)
-    store.keep(NodeAnswer("a", "answered", b"{}"), asked=3.0, came=4.0)
+    store.save_answer(NodeAnswer("a", "lost", why="no route"), asked=1.0, came=2.0)
+    store.save_answer(NodeAnswer("a", "answered", b"{}"), asked=3.0, came=4.0)
     (result,) = store.results(100)
     assert result.ending is not None
     assert result.ending.ended == "answered"
@@ -105,14 +105,16 @@ def test_full_disk_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", raise_full_disk)
     with pytest.raises(Error, match="No space left") as caught:
-        Store(tmp_path).keep(NodeAnswer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
+        Store(tmp_path).save_answer(
+            NodeAnswer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0
+        )
     assert "--resume" in caught.value.hint
 
 
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).symlink_to(tmp_path / "victim")
     with pytest.raises(Error, match="cannot be kept"):
-        Store(tmp_path).keep(NodeAnswer("h", "lost", why="gone"), asked=None, came=1.0)
+        Store(tmp_path).save_answer(NodeAnswer("h", "lost", why="gone"), asked=None, came=1.0)
     assert not (tmp_path / "victim").exists()
 
 

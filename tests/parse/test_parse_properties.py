@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.parse.registry import PARSERS, detect
+from tfdoctor.parse.registry import PARSERS, detect_kind
 
 # Pieces of real outputs lead parsers into branches that random characters alone never reach.
 PIECES = (
@@ -52,7 +52,7 @@ def test_any_text_is_parsed(kind: str, text: str) -> None:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=TEXTS)
 def test_detect_accepts_any_text(text: str) -> None:
-    assert detect(text) in {None, *PARSERS}
+    assert detect_kind(text) in {None, *PARSERS}
 
 
 REPEATED_UNITS = (
@@ -65,7 +65,7 @@ REPEATED_UNITS = (
 @pytest.mark.parametrize("kind", [*PARSERS, "auto"])
 def test_long_lines_take_linear_time(kind: str) -> None:
     """Parse 200 kB on one line: a quadratic parser takes many minutes, so the limit can be generous."""
-    run = detect if kind == "auto" else PARSERS[kind]
+    run = detect_kind if kind == "auto" else PARSERS[kind]
     size = 200_000
     for unit in REPEATED_UNITS:
         text = unit * (size // len(unit)) + "x---==="

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from parse.texts import TF_ENV
-from tfdoctor.parse.registry import PARSERS, detect, parse
+from tfdoctor.parse.registry import PARSERS, detect_kind, parse
 
 SAMPLES = {
     "smi_table": "| NVIDIA-SMI 999.13                 Driver Version: 999.13                    |\n",
@@ -36,13 +36,13 @@ SAMPLES = {
 def test_every_kind_is_parsed_and_detected() -> None:
     assert SAMPLES.keys() == PARSERS.keys()
     for kind, text in SAMPLES.items():
-        assert detect(text) == kind
+        assert detect_kind(text) == kind
         json.dumps(parse(kind, text))
 
 
 def test_unknown_text_is_not_detected() -> None:
-    assert detect("") is None
-    assert detect("My GPU is not seen by TensorFlow, please help.\n") is None
+    assert detect_kind("") is None
+    assert detect_kind("My GPU is not seen by TensorFlow, please help.\n") is None
 
 
 def test_unknown_kind() -> None:

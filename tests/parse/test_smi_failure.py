@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdoctor.parse.smi_failure import EXIT_STATUS_KINDS, parse_smi_failure, says_not_found
+from tfdoctor.parse.smi_failure import EXIT_STATUS_KINDS, parse_smi_failure, reports_missing_program
 
 COULD_NOT_COMMUNICATE = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
@@ -116,5 +116,5 @@ def test_exit_status_decides_only_without_a_message() -> None:
 
 
 def test_says_not_found_needs_the_program_on_the_line() -> None:
-    assert says_not_found("bash: nvcc: command not found", "nvcc")
-    assert not says_not_found("nvcc is here\nls: command not found", "nvcc")
+    assert reports_missing_program("bash: nvcc: command not found", "nvcc")
+    assert not reports_missing_program("nvcc is here\nls: command not found", "nvcc")

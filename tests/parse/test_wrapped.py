@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.parse.registry import detect, parse
+from tfdoctor.parse.registry import detect_kind, parse
 from tfdoctor.parse.wrapped import unwrap
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ SHAPES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_wrapped_output_is_parsed_the_same(kind: str, shape: Callable[[str], str]) -> None:
     text = OUTPUTS[kind]
-    assert detect(text) == kind
+    assert detect_kind(text) == kind
     assert parse(kind, shape(text)) == parse(kind, text)
-    assert detect(shape(text)) == kind
+    assert detect_kind(shape(text)) == kind
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GP104 [GeForce GT
 @pytest.mark.parametrize("words", ["My nvidia-smi says: ", "It prints ", "Here `dpkg -l` gives me: "])
 def test_sentence_before_the_output_is_ignored(kind: str, text: str, words: str) -> None:
     assert parse(kind, words + text) == parse(kind, text)
-    assert detect(words + text) == kind
+    assert detect_kind(words + text) == kind
 
 
 def test_sentences_of_programs_are_unchanged() -> None:

@@ -16,7 +16,7 @@ import pytest
 from payload.test_pythons import PYTHONS
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import PAYLOAD_STAGES, Limits, PayloadAnswer, read_answer
+from tfdoctor.verify.stages import PAYLOAD_STAGES, Limits, PayloadResults, parse_payload_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,7 +196,7 @@ if ERA >= (1, 13):
 class StagesRun:
     """The result of a run, and the lines that it printed."""
 
-    answer: PayloadAnswer
+    answer: PayloadResults
     lines: list[dict[str, Any]]
     result: CommandResult
 
@@ -264,7 +264,9 @@ class StagesRunner:
         assert not list((self.folder / "home").iterdir()), "a file was left"
         lines = [line for line in result.stdout.splitlines() if line.startswith(MARKER)]
         return StagesRun(
-            read_answer(result, limits), [json.loads(line.removeprefix(MARKER)) for line in lines], result
+            parse_payload_results(result, limits),
+            [json.loads(line.removeprefix(MARKER)) for line in lines],
+            result,
         )
 
 

@@ -17,7 +17,7 @@ from lab import environments, standins
 from lab.situations import Bench, inspect_target
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import Limits, PayloadAnswer, read_answer
+from tfdoctor.verify.stages import Limits, PayloadResults, parse_payload_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,17 +35,17 @@ LIMITS = Limits(300, 120, 120, 120, 120)
 
 def run_stages(
     python: Path, home: Path, device: str, env: dict[str, str]
-) -> tuple[PayloadAnswer, list[dict[str, Any]]]:
+) -> tuple[PayloadResults, list[dict[str, Any]]]:
     """Return the answer and its lines, and check that nothing is left in the home folder."""
     argument = json.dumps({"device": device, "limits": LIMITS.as_json()})
     child = {"HOME": str(home), **env}
     _, result = run_payload(LiveSystem(), str(python), "stages", [argument], timeout=900, env=child)
     assert not list(home.iterdir())
     lines = [line.removeprefix(MARKER) for line in result.stdout.splitlines() if line.startswith(MARKER)]
-    return read_answer(result, LIMITS), [json.loads(line) for line in lines]
+    return parse_payload_results(result, LIMITS), [json.loads(line) for line in lines]
 
 
-def compute_detail(answer: PayloadAnswer) -> str:
+def compute_detail(answer: PayloadResults) -> str:
     stage = answer.stage("compute")
     assert stage is not None
     return stage.detail

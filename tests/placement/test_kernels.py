@@ -78,7 +78,7 @@ def test_log_of_tensorflow_2_20() -> None:
     """
     log = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
     log_placement = read_placement([log])
-    era = infer_era(log_placement.said, COMPAT)
+    era = infer_era(log_placement.release_messages, COMPAT)
     assert era == "2.20"
     answer = evaluate_placement(log_placement, kernels=COMPAT.kernels, era=era)
     result = make_placement_json(answer)
@@ -211,9 +211,9 @@ def test_little_of_a_long_log_is_kept_for_the_release() -> None:
     noise = "".join(f"step {number} loss 0.5\n" for number in range(100_000))
     text = noise + format_created_device().replace("1616", "1613") + format_eager("MatMul", "GPU:0") * 1000
     log_placement = read_placement([text.encode()])
-    assert len(log_placement.said) < 100_000
-    assert b"gpu_device.cc:1613]" in log_placement.said
-    assert b"execute.cc:1419]" in log_placement.said
+    assert len(log_placement.release_messages) < 100_000
+    assert b"gpu_device.cc:1613]" in log_placement.release_messages
+    assert b"execute.cc:1419]" in log_placement.release_messages
 
 
 def test_stated_release_is_used() -> None:

@@ -14,7 +14,7 @@ from tfdoctor.fit import Host
 from tfdoctor.plan import Request, recommend
 from tfdoctor.plan.answer_table import ANY_GPU, AnswerTable, replace_placeholders
 from tfdoctor.plan.answer_table_builder import build_answer_table
-from tfdoctor.plan.arguments import add_machine_arguments, find_named_card
+from tfdoctor.plan.arguments import add_machine_arguments, parse_gpu
 from tfdoctor.render.html.explorer import pack_table
 
 MINORS = ("2.21", "2.10", "1.15")
@@ -53,7 +53,7 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
     rng = random.Random(f"{minor} {python} {system}")
     request = [(card, driver) for card in CARD_NAMES for driver in list_drivers(table)]
     for card, driver in rng.sample(request, 250):
-        cards = (find_named_card(compat, card),) if card else ()
+        cards = (parse_gpu(compat, card),) if card else ()
         capability = cards[0].capability if cards else ""
         host: Host = dataclasses.replace(host_system.host, cards=cards, driver=driver or None)
         answer = recommend(compat, Request(minor, python or None), host, nearest=False)
@@ -87,7 +87,7 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
 def test_best_release_without_a_minor() -> None:
     compat, table = Compat.load(), load_table()
     options, _, _ = table.answers[table.find_answer("linux", "", "", "8.6", "550.90.07")]
-    card = find_named_card(compat, "GeForce RTX 3060")
+    card = parse_gpu(compat, "GeForce RTX 3060")
     best = recommend(compat, Request("2.21"), Host(cards=(card,), driver="550.90.07"), nearest=False).options[
         0
     ]
@@ -99,7 +99,7 @@ def test_ambiguous_card_names_are_left_out() -> None:
     names = {name for card_names in table.cards.values() for name in card_names}
     compat = Compat.load()
     assert len(names) > 500
-    assert not any(find_named_card(compat, name).other_capabilities for name in sorted(names)[::40])
+    assert not any(parse_gpu(compat, name).other_capabilities for name in sorted(names)[::40])
 
 
 def test_card_is_listed_once() -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from plan import brute
 from plan.wishes import FURTHER_CASES, USER_CASES, RequestCase
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Host, HostGpu, Reason
 from tfdoctor.plan import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
-from tfdoctor.plan.arguments import check_python, make_plan
+from tfdoctor.plan.arguments import make_plan, parse_python_version
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.report.diagnose import diagnose
 
@@ -38,9 +38,9 @@ def parse_options(typed: str) -> dict[str, list[str]]:
 def plan_for(typed: str) -> Recommendation:
     options = parse_options(typed)
     facts = HOSTS / options["facts"][0] if options["facts"] else None
-    host = host_for(COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), facts=facts)
+    host = select_host(COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), facts=facts)
     method = Method(options["method"][0]) if options["method"] else None
-    python = check_python(next(iter(options["python"]), None))
+    python = parse_python_version(next(iter(options["python"]), None))
     request = Request(tensorflow=next(iter(options["tf"]), None), python=python, method=method)
     return make_plan(COMPAT, request, host)
 

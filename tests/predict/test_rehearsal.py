@@ -24,7 +24,7 @@ from tfdoctor.facts import NOEXEC_ERROR, Distribution, Known, Resolution, Unknow
 from tfdoctor.facts.imports import FileDifference, ImportResult, RehearsalReason, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict.failures import list_import_failures
-from tfdoctor.predict.rehearsal import list_unmet, plan_rehearsal
+from tfdoctor.predict.rehearsal import list_unmet_requirements, plan_rehearsal
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     damaged_installation,
@@ -130,14 +130,16 @@ def test_unmeasured_release_is_rehearsed_without_names():
 def test_unmet_requirements_are_found():
     missing = {
         (item.required_by, item.package, item.installed_version)
-        for item in list_unmet(make_facts({"ml-dtypes": "0.4.1"}).python.value)
+        for item in list_unmet_requirements(make_facts({"ml-dtypes": "0.4.1"}).python.value)
     }
     assert ("tensorflow", "ml-dtypes", "0.4.1") in missing
-    assert not any(item.package.startswith("nvidia") for item in list_unmet(make_facts().python.value))
-    assert not any("gcs" in item.package for item in list_unmet(make_facts().python.value))
+    assert not any(
+        item.package.startswith("nvidia") for item in list_unmet_requirements(make_facts().python.value)
+    )
+    assert not any("gcs" in item.package for item in list_unmet_requirements(make_facts().python.value))
     assert ("optree", "typing-extensions", "4.0.0") in {
         (item.required_by, item.package, item.installed_version)
-        for item in list_unmet(make_facts({"typing-extensions": "4.0.0"}).python.value)
+        for item in list_unmet_requirements(make_facts({"typing-extensions": "4.0.0"}).python.value)
     }
 
 
@@ -147,7 +149,7 @@ def test_invalid_requirement_is_ignored():
         replace(dist, requires=("numpy (>=1.8)x", "===", "")) if dist.name == "tensorflow" else dist
         for dist in facts.python.value.distributions
     )
-    assert list_unmet(with_python(facts, distributions=distributions).python.value) == ()
+    assert list_unmet_requirements(with_python(facts, distributions=distributions).python.value) == ()
 
 
 # ---------------------------------------------------------------- findings

@@ -109,5 +109,5 @@ def test_no_planted_secret_is_in_the_output(
 
 def test_ordinary_lines_are_not_redacted() -> None:
     assert len(PLAIN) >= 60
-    changed = Redactor().texts(PLAIN)
+    changed = Redactor().redact_texts(PLAIN)
     assert [line for line in PLAIN if changed[line] != line or Redactor().text(line) != line] == []

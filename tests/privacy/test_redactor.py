@@ -201,7 +201,7 @@ def test_planted_secret_is_in_no_redacted_text(secret: str, spelling: str, befor
     """A secret that is recognized in one text is replaced in all."""
     texts = [f"{before} {spelling.format(secret)} {after}", f"cache of {secret} in /srv/{secret}/x"]
     redactor = Redactor()
-    redacted = redactor.texts(texts)
+    redacted = redactor.redact_texts(texts)
     assert not any(secret in text for text in redacted.values())
-    redacted_twice = Redactor().texts(redacted.values())
+    redacted_twice = Redactor().redact_texts(redacted.values())
     assert list(redacted_twice.values()) == list(redacted_twice)

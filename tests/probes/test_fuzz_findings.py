@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat.decode import DataError, read_raw
-from tfdoctor.parse.registry import detect, parse
+from tfdoctor.parse.registry import detect_kind, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
 from tfdoctor.system.payloads import MARKER, parse_payload_output
@@ -113,7 +113,7 @@ def test_repeated_characters_take_linear_time(kind: str, text: str) -> None:
     """Each input once took hours, because a run was scanned from each of its characters."""
     began = time.process_time()
     if kind == "auto":
-        detect(text)
+        detect_kind(text)
     else:
         parse(kind, text)
     assert time.process_time() - began < 6

@@ -262,12 +262,12 @@ def test_lost_gpu_is_found_and_suspended_gpu_is_not_read(tmp_path: Path) -> None
     (folder / "power").mkdir(parents=True)
     (folder / "config").write_bytes(b"\xff" * 64)
     system = LiveSystem(str(tmp_path))
-    assert kernel.probe_lost(system, (GPU,)) == (GPU.address,)
+    assert kernel.probe_unresponsive_gpus(system, (GPU,)) == (GPU.address,)
     (folder / "power" / "runtime_status").write_text("suspended\n")
-    assert kernel.probe_lost(system, (GPU,)) == ()
+    assert kernel.probe_unresponsive_gpus(system, (GPU,)) == ()
     (folder / "power" / "runtime_status").write_text("active\n")
     (folder / "config").write_bytes(bytes.fromhex("de108426") + b"\0" * 60)
-    assert kernel.probe_lost(system, (GPU,)) == ()
+    assert kernel.probe_unresponsive_gpus(system, (GPU,)) == ()
 
 
 def test_no_command_is_run_without_nvidia_hardware(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from lab import standins
 from probes import loader_oddities as oddities
-from tfdoctor.probes.loader import Process, list_hwcap_folders, split_library_path
+from tfdoctor.probes.loader import LoaderProcess, list_hwcap_folders, split_library_path
 from tfdoctor.probes.loading import _is_same_file
 from tfdoctor.probes.machine import parse_cpu_flags
 from tfdoctor.system import LiveSystem
@@ -387,7 +387,7 @@ def run_model(
     system = LiveSystem(env=env, cwd=str(cwd))
     flags = parse_cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     executable = os.path.realpath(sys.executable)
-    process = Process(system, executable, env, cpu_flags=flags, glibc=platform.libc_ver()[1])
+    process = LoaderProcess(system, executable, env, cpu_flags=flags, glibc=platform.libc_ver()[1])
     assert process.load_extension(str(caller), bind_now=True).ok
     opener = process.find_loaded_object(str(caller))
     answers: list[tuple[str | None, str | None]] = []
@@ -428,7 +428,7 @@ def test_named_pipe_does_not_block(tmp_path: Path) -> None:
     """The real loader would wait forever."""
     os.mkfifo(tmp_path / "libx.so.1")
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
-    process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
+    process = LoaderProcess(LiveSystem(env=env), os.path.realpath(sys.executable), env)
     resolution = process.dlopen("libx.so.1", process.python_library)
     assert not resolution.ok
     assert "named pipe" in resolution.tried[0].problem
@@ -454,7 +454,7 @@ def test_library_without_versions_binds_symbols(tmp_path: Path, standin_cache: P
     bench = LoaderCase(tmp_path, standin_cache)
     a_library_without_versions_or_symbols(bench)
     for env, error in ((bench.env, "undefined symbol: y"), ({}, "")):
-        process = Process(LiveSystem(env=env), str(Path(sys.executable).resolve()), env)
+        process = LoaderProcess(LiveSystem(env=env), str(Path(sys.executable).resolve()), env)
         resolution = process.load_extension(str(tmp_path / "lib/libx.so.1"), bind_now=False)
         assert resolution.error.endswith(error), env
         assert resolution.ok is not bool(error)
@@ -467,7 +467,7 @@ def test_library_that_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Pat
     )
     standins.write_library(tmp_path / "libcusparse.so.12", standin_cache, needs=("libnvJitLink.so.12",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
-    process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
+    process = LoaderProcess(LiveSystem(env=env), os.path.realpath(sys.executable), env)
     for name in ("libcusparse.so.12", "libnvJitLink.so.12"):
         assert process.dlopen(name, process.python_library).really_missing == ("libnvJitLink.so.12",)
 
@@ -478,7 +478,7 @@ def test_local_library_does_not_share_its_symbols(tmp_path: Path, standin_cache:
     standins.write_library(tmp_path / "libtensorflow.so.2", standin_cache, symbols=("cusparseCreate",))
     standins.write_library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
-    process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
+    process = LoaderProcess(LiveSystem(env=env), os.path.realpath(sys.executable), env)
     tensorflow = process.load_extension(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
     assert tensorflow.ok
     resolution = process.dlopen("libcusolver.so.11", process.python_library)

@@ -18,7 +18,7 @@ import pytest
 
 import tfdoctor.payload
 from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED
-from tfdoctor.probes.loader import Process
+from tfdoctor.probes.loader import LoaderProcess
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import list_payload_files
 
@@ -35,12 +35,12 @@ LOADER_SCRIPT = f"""
 import ctypes, json, sys
 from tfdoctor.facts import Known, LoaderFacts
 from tfdoctor.probes import permissions
-from tfdoctor.probes.loader import Process
+from tfdoctor.probes.loader import LoaderProcess
 from tfdoctor.system import LiveSystem
 import tfdoctor.probes.processes, subprocess, tempfile
 {DROP_PRIVILEGES}
 system = LiveSystem()
-process = Process(system, sys.executable, dict(os.environ), glibc=None)
+process = LoaderProcess(system, sys.executable, dict(os.environ), glibc=None)
 name = sys.argv[1]
 found = process.dlopen(name, process._main)
 try:
@@ -49,7 +49,7 @@ try:
 except OSError as error:
     said = str(error)
 facts = LoaderFacts(None, (), (), (found,), (), ())
-denied = permissions.add_denied(system, Known(facts, "test")).value.denied
+denied = permissions.add_denied_files(system, Known(facts, "test")).value.denied
 print(json.dumps({{
     "error": found.error, "said": said, "tried": [[t.path, t.problem] for t in found.tried],
     "denied": [[d.path, d.closed, d.owner, d.own, d.mode] for d in denied],
@@ -124,10 +124,10 @@ def test_unreadable_library_is_reported_as_denied(public: Path, closed: str) -> 
 def test_noexec_error_equals_the_loaders(public: Path) -> None:
     library = public / "lib/libtfdoctorprobe.so.1"
     system = LiveSystem(env={"LD_LIBRARY_PATH": str(library.parent)})
-    process = Process(system, sys.executable, system.env, noexec=[str(public)])
+    process = LoaderProcess(system, sys.executable, system.env, noexec=[str(public)])
     resolution = process.dlopen(library.name, None)
     assert resolution.error == f"{library}: {NOEXEC_ERROR}"
-    assert Process(system, sys.executable, system.env).dlopen(library.name, None).ok
+    assert LoaderProcess(system, sys.executable, system.env).dlopen(library.name, None).ok
 
 
 def test_noexec_on_a_real_file_system(public: Path) -> None:

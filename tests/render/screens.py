@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, make_default_tag
 from tfdoctor.dockerfile.write import Extras
@@ -37,7 +37,7 @@ from tfdoctor.render.matrix import render_sheet_screen
 from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
-from tfdoctor.render.verify import render_end, render_stage
+from tfdoctor.render.verify import render_result, render_stage
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -70,7 +70,7 @@ def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bo
         environment = make_environment(report, "venv")
         fix = make_offer(report, environment) if environment is not None else None
     typed = "tfdoctor check" if here else f"tfdoctor check --facts /srv/recorded/{folder.name}.tar.gz"
-    return render_report(report, width=width, colour=colour, fix=fix, typed=typed)
+    return render_report(report, width=width, colour=colour, fix=fix, check_command=typed)
 
 
 def log_screen(path: Path, width: int = 80, *, colour: bool = False) -> str:
@@ -116,7 +116,7 @@ def verify_screen(folder: Path, width: int = 80) -> str:
         tuple(finding for finding in report.findings if finding.severity > Severity.INFO),
     )
     stage_lines = "".join(render_stage(stage, width=width) for stage in stages)
-    return stage_lines + render_end(verification, width=width)
+    return stage_lines + render_result(verification, width=width)
 
 
 def lines_at(text: str, width: int) -> int:
@@ -136,13 +136,13 @@ def matrix_screen(version: str, capability: str | None = None, width: int = 80) 
 
 def explain_screen(code: str, width: int = 80) -> str:
     """Return the screen of `explain CODE`."""
-    return render_explanation(find_entries(code), whole=False, width=width)
+    return render_explanation(find_entries(code), complete=False, width=width)
 
 
 def recommend_screen(card: str, driver: str | None, version: str | None, width: int = 80) -> str:
     """Return the screen of `recommend --gpu NAME --driver V --tf V`."""
     compat = Compat.load()
-    host = host_for(compat, gpus=[card], driver=driver, facts=None)
+    host = select_host(compat, gpus=[card], driver=driver, facts=None)
     return render_recommendation(recommend(compat, Request(tensorflow=version), host), width=width)
 
 
@@ -158,7 +158,7 @@ def build_screen(version: str, width: int = 80) -> str:
         make_default_tag(option),
         f"tfdoctor build --tf {version} --anywhere",
     )
-    return build_dry_run(image, whole=False, width=width)
+    return build_dry_run(image, complete=False, width=width)
 
 
 def install_screen(version: str, width: int = 80) -> str | None:
@@ -191,7 +191,7 @@ def install_screen(version: str, width: int = 80) -> str | None:
         "No NVIDIA card was found here; this is for any card.",
         "Room: 9.4 GB needed for /srv, 80 GB free.",
     ]
-    return install_dry_run(recommendation.options[0], "/srv/tf", notes, commands, whole=False, width=width)
+    return install_dry_run(recommendation.options[0], "/srv/tf", notes, commands, complete=False, width=width)
 
 
 def codes() -> list[str]:

@@ -98,7 +98,7 @@ def check_page(page: bytes, *, pictures: int = 0) -> Elements:
 
 
 def make_page(folder: Path) -> bytes:
-    return make_report_html(load_report(folder), typed="tfdoctor check")
+    return make_report_html(load_report(folder), check_command="tfdoctor check")
 
 
 @pytest.mark.few(12)
@@ -149,7 +149,7 @@ def test_each_link_can_break(host: str, joint: str) -> None:
 
 def collect_fates(host: str) -> dict[str, set[FileOutcome]]:
     return {
-        search.soname: {file.fate for file in search.files}
+        search.soname: {file.outcome for file in search.files}
         for search in list_searches(load_report(HOSTS / host).facts)
     }
 
@@ -194,7 +194,7 @@ def make_hostile_page(folder: Path) -> bytes:
         verdict=verdict,
         facts=facts,
     )
-    return make_report_html(changed, typed=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
+    return make_report_html(changed, check_command=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
 
 
 def test_hostile_text_is_escaped() -> None:

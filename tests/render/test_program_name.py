@@ -65,7 +65,9 @@ def test_page_measures_the_replaced_text() -> None:
         print_hanging(
             page, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3
         )
-        print_commands(page, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
+        print_commands(
+            page, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, with_continuations=True
+        )
         page.print(Text(truncate_text("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
         assert "`tfdoctor" not in page.text
         assert all(count_columns(line) <= width for line in page.text.splitlines()), page.text

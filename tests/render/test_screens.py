@@ -36,7 +36,7 @@ from render.screens import (
     verify_screen,
 )
 from tfdoctor import versions
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.explain import find_entries
 from tfdoctor.facts import Known, value_of
@@ -285,7 +285,7 @@ def test_verbose_explanation_is_longer() -> None:
 @pytest.mark.parametrize("card", CARDS)
 def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
     """Show what fits a GPU and a driver, or why nothing fits."""
-    host = host_for(COMPAT, gpus=[card], driver=driver, facts=None)
+    host = select_host(COMPAT, gpus=[card], driver=driver, facts=None)
     for version in REQUESTED_VERSIONS:
         recommendation = recommend(COMPAT, Request(tensorflow=version), host)
         text = render_recommendation(recommendation)
@@ -335,7 +335,7 @@ def test_nothing_is_dim_and_only_marks_are_coloured(host: Path) -> None:
 )
 def test_wrapped_command_is_the_same_command(command: str, width: int) -> None:
     page = Page(width, coloured=False)
-    print_commands(page, [f"printf '%s|' {command}"], 4, broken=True)
+    print_commands(page, [f"printf '%s|' {command}"], 4, with_continuations=True)
     if "never" in command:
         assert len(page.text.splitlines()) == 1
         return

@@ -15,7 +15,7 @@ from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, require_value
 
 if TYPE_CHECKING:
-    from tfdoctor.rules.base import Need, Result
+    from tfdoctor.rules.base import Prerequisite, Result
 
 COMPAT = Compat.load()
 
@@ -26,7 +26,7 @@ def context() -> RuleContext:
     return RuleContext(facts, COMPAT, predict(facts, COMPAT))
 
 
-def make_rule(*needs: Need) -> Rule:
+def make_rule(*needs: Prerequisite) -> Rule:
     def check(_: RuleContext) -> Result:
         calls.append("check")
         return ()
@@ -66,7 +66,7 @@ def crashes(_: RuleContext) -> None:
     ],
 )
 def test_first_unmet_need_is_the_outcome(
-    context: RuleContext, needs: tuple[Need, ...], kind: OutcomeKind, order: list[str]
+    context: RuleContext, needs: tuple[Prerequisite, ...], kind: OutcomeKind, order: list[str]
 ) -> None:
     assert make_rule(*needs).run(context).kind is kind
     assert calls == order

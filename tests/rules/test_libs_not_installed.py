@@ -24,7 +24,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.causes.steps import Install, LinkParts
+from tfdoctor.causes.steps import Install, LinkMatchingFiles
 from tfdoctor.facts import (
     Distribution,
     Resolution,
@@ -81,7 +81,7 @@ def test_libraries_of_2_5_to_2_13_are_linked():
     assert "nvidia-cublas-cu11" in install
     assert "'nvidia-cudnn-cu11>=8.6,<9'" in install
     assert f"ln -srf {SITE}/nvidia/cudnn/lib/*.so* {SITE}/tensorflow/" in links
-    assert len(links) == len([step for step in by_links.steps if isinstance(step, LinkParts)]) == 7
+    assert len(links) == len([step for step in by_links.steps if isinstance(step, LinkMatchingFiles)]) == 7
     assert check == "tfdoctor check --python /env/bin/python"
     # The second remedy sets LD_LIBRARY_PATH instead.
     assert by_variable.commands[0] == install

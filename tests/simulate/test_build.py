@@ -171,7 +171,7 @@ def test_software_gpu_is_built_once_per_library_set(
     assert list(find_cache_folder(env).iterdir()) == [folder]
     cuda = probe_stand_in(folder)["cuda"]
     assert (cuda["init"], cuda["stand_in"], cuda["software"]) == (34, True, True)
-    monkeypatch.setattr(build, "build_computing", lambda *_, **__: "was built again")
+    monkeypatch.setattr(build, "build_compute_libraries", lambda *_, **__: "was built again")
     assert build_software_gpu(library_set, env, glibc=(99,)) == folder
     with pytest.raises(CompilerError, match="needs glibc"):  # an image with a much older glibc cannot load it
         build_software_gpu(library_set, env, glibc=(2, 2))

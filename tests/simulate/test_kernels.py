@@ -14,7 +14,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.facts import value_of
 from tfdoctor.payload import fatbins
-from tfdoctor.simulate.kernels import read_kernels
+from tfdoctor.simulate.kernels import read_gpu_code
 from tfdoctor.system import CommandResult, Failure, LiveSystem
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_unreadable_output_is_explained(said: str, ended: dict[str, Any], why: s
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
-    result = read_kernels(cast("System", _Child(said, **ended)), python, tensorflow)
+    result = read_gpu_code(cast("System", _Child(said, **ended)), python, tensorflow)
     assert (dict(result.counts), why in result.why) == ({}, True)
     assert "\x1b" not in result.why
 
@@ -142,7 +142,7 @@ def test_payload_reads_a_folder(tmp_path: Path) -> None:
 def test_ptx_that_the_driver_compiles(capability: str, cuda: str | None, share: str) -> None:
     result = compute_coverage(COUNTS_220, capability)
     compat = Compat.load()
-    assert (compat.cuda_of_ptx(result.isa) if result.isa else None) == cuda
+    assert (compat.find_cuda_for_ptx(result.isa) if result.isa else None) == cuda
     if cuda is not None:
         assert result.share == share
 
@@ -166,7 +166,7 @@ def test_newest_of_two_ptx_versions_counts() -> None:
 def test_unknown_ptx_version_is_that_of_the_wheels_cuda(monkeypatch: pytest.MonkeyPatch, kinds: str) -> None:
     monkeypatch.setattr(
         Compat,
-        "coverage",
+        "get_coverage",
         lambda _, __, capability: compute_coverage({kinds: 3, "70,80|": 1}, capability),
     )
     release = Compat.load().release("2.20.0")

@@ -8,10 +8,10 @@ from rules.make_facts import COMPAT
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import HostGpu, find_driver_refusal, find_newest_driver
-from tfdoctor.simulate.request import MEMORY_MIB, Simulated, add_stand_in, parse_memory
+from tfdoctor.simulate.request import MEMORY_MIB, SimulatedGpus, add_stand_in, parse_memory
 
 
-def simulate(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
+def simulate(*names: str, driver: str | None = None, gpus: str | None = None) -> SimulatedGpus:
     simulation = parse_simulation(COMPAT, names, driver=driver, gpus=gpus)
     assert simulation is not None
     return simulation
@@ -102,7 +102,7 @@ def test_unknown_memory_size_is_stated() -> None:
 
 
 def test_separators_in_a_name_are_replaced() -> None:
-    simulation = Simulated(
+    simulation = SimulatedGpus(
         (HostGpu("a;b,c\n", "8.0"),), "550.54.15", "12.4", visible_cards=(HostGpu("a;b,c\n", "8.0"),)
     )
     assert simulation.variables["STANDIN_NAME"] == "a b c  (simulated)"

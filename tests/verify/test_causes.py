@@ -11,7 +11,7 @@ from tfdoctor.findings import Cause, Severity
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
 from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
-from tfdoctor.verify.stages import Limits, read_answer
+from tfdoctor.verify.stages import Limits, parse_payload_results
 from tfdoctor.verify.target_stages import (
     _add_nccl_warning,
     _build_run_output,
@@ -151,7 +151,7 @@ def test_failed_stage_has_a_cause_and_a_finding(
 ) -> None:
     run = VerificationRun("/opt/bin/python", complete_request(VerifyRequest(expected=1)), ignore_stage)
     result = CommandResult(("python",), code, stdout=format_lines(*said), stderr=stderr, seconds=9)
-    answer = read_answer(result, Limits())
+    answer = parse_payload_results(result, Limits())
     facts = healthy()
     report = evaluate_facts(
         facts, COMPAT, make_observation(_build_run_output(answer, result), result, frozenset(), COMPAT)

@@ -10,21 +10,26 @@ import pytest
 
 from rules.make_facts import COMPAT
 from tfdoctor.advice.target import TargetImage
-from tfdoctor.cli.verify import _check_gpus
+from tfdoctor.cli.verify import _parse_gpus
 from tfdoctor.engine import GpuAccess
 from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.tensorflow_run import DeepAnswer, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
 from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
-from tfdoctor.render.verify import render_end
+from tfdoctor.render.verify import render_result
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules.changed_files import _is_omitted_from_images
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify.findings import report_ended_early, report_gpu_count, report_killed, report_timeout
+from tfdoctor.verify.findings import (
+    make_ended_early_finding,
+    make_gpu_count_finding,
+    make_out_of_memory_finding,
+    make_timeout_finding,
+)
 from tfdoctor.verify.image import _explain_refusal
 from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
-from tfdoctor.verify.stages import STAGES, Limits, read_answer
+from tfdoctor.verify.stages import STAGES, Limits, parse_payload_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +82,7 @@ def test_summary_of_the_runtime_stage_alone() -> None:
 
 
 def test_exceeded_deadline_is_named() -> None:
-    finding = report_timeout(
+    finding = make_timeout_finding(
         make_verifying("import", limits=Limits.with_seconds(1)), "import", "did not end within 1 s."
     )
     assert finding.title == "import did not end within 1 s"
@@ -86,14 +91,14 @@ def test_exceeded_deadline_is_named() -> None:
 
 @pytest.mark.parametrize("memory", [100 << 20, 8 << 30])
 def test_memory_limit_is_named(memory: int) -> None:
-    finding = report_killed(make_verifying(memory=memory), is_reported=True)
+    finding = make_out_of_memory_finding(make_verifying(memory=memory), is_reported=True)
     assert finding.cause is Cause.OOM
     assert f"{memory >> 20}m" in finding.title or f"{memory >> 30}g" in finding.title
     assert finding.remedies[0].commands == ("tfdoctor verify team/app:1",)
 
 
 def test_sigkill_without_limit_suggests_machine_memory() -> None:
-    finding = report_killed(make_verifying(), is_reported=False)
+    finding = make_out_of_memory_finding(make_verifying(), is_reported=False)
     assert "SIGKILL" in finding.title
     assert "machine's memory" in finding.title
 
@@ -124,7 +129,7 @@ def test_last_line_before_sigkill_is_not_the_reason() -> None:
     result = CommandResult(
         ("python",), 137, '\ntfdoctor-payload:{"stage": "import", "status": "begin"}\n', harmless
     )
-    stage = read_answer(result, Limits()).stage("import")
+    stage = parse_payload_results(result, Limits()).stage("import")
     assert stage is not None
     assert "SIGKILL" in stage.detail
     assert "AVX2" not in stage.detail
@@ -138,13 +143,13 @@ def test_last_line_before_sigkill_is_not_the_reason() -> None:
     ["all", "none", "0", "0,1", "0:1", "GPU-8a3b", "MIG-1fa2/0/1", "GPU-3faa8dd0-11,GPU-4567", "gpu0", None],
 )
 def test_valid_gpus_option_is_accepted(text: str | None) -> None:
-    assert _check_gpus(text) == text
+    assert _parse_gpus(text) == text
 
 
 @pytest.mark.parametrize("text", ["banana", "", "0,", "0,all", "-1", "0 1", "GPU-", "x" * 500])
 def test_invalid_gpus_option_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--gpus"):
-        _check_gpus(text)
+        _parse_gpus(text)
 
 
 HOOK_REFUSAL = (
@@ -194,7 +199,7 @@ def test_unrelated_refusal_is_inconclusive() -> None:
 def test_unexpected_number_of_gpus_is_explained(
     visible: int, given: int, words: Mapping[str, Any], first: str
 ) -> None:
-    finding = report_gpu_count(make_verifying(expected=2, **words), visible, given)
+    finding = make_gpu_count_finding(make_verifying(expected=2, **words), visible, given)
     assert finding.explanation
     assert finding.remedies[0].commands == (first,)
     assert any("--expect-gpus" in line for remedy in finding.remedies for line in remedy.commands)
@@ -204,14 +209,14 @@ def test_unexpected_number_of_gpus_is_explained(
 
 
 def test_image_without_python_has_a_remedy() -> None:
-    finding = report_ended_early(make_verifying(), ContainerEndedError("", no_python=True))
+    finding = make_ended_early_finding(make_verifying(), ContainerEndedError("", no_python=True))
     assert finding.cause is Cause.PYTHON_UNUSABLE
     assert finding.remedies[1].commands == (
         "tfdoctor build --base team/app:1 --tag team/app:1-fixed",
         "tfdoctor verify team/app:1-fixed",
     )
-    assert report_ended_early(make_verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
-    broken_python = report_ended_early(
+    assert make_ended_early_finding(make_verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
+    broken_python = make_ended_early_finding(
         make_verifying(), ContainerEndedError("python3: error while loading shared libraries")
     )
     assert "loading shared libraries" in broken_python.evidence[0].text
@@ -236,10 +241,10 @@ def test_missing_command_in_image_is_recognized(said: str, missing: bool) -> Non
 def test_suggested_command_names_the_image() -> None:
     run = make_verifying("import")
     run.fail("import", "no", Cause.NUMPY_ABI)
-    run.findings = [replace(report_timeout(run, "import", "x"), cause=Cause.NUMPY_ABI)]
+    run.findings = [replace(make_timeout_finding(run, "import", "x"), cause=Cause.NUMPY_ABI)]
     result: Verification = run.result()
     assert result.command == "tfdoctor verify team/app:1"
-    assert "tfdoctor verify team/app:1 -v" in render_end(result, width=100)
+    assert "tfdoctor verify team/app:1 -v" in render_result(result, width=100)
 
 
 def test_suggested_command_names_the_python() -> None:
@@ -255,8 +260,10 @@ def test_dockerfile_lines_are_not_cut() -> None:
         "docker build -t x .",
         "tfdoctor verify x",
     )
-    run.findings = [replace(report_timeout(run, "import", "x"), remedies=(Remedy("Write this.", commands),))]
-    output = render_end(run.result(), width=100)
+    run.findings = [
+        replace(make_timeout_finding(run, "import", "x"), remedies=(Remedy("Write this.", commands),))
+    ]
+    output = render_result(run.result(), width=100)
     assert all(line in output for line in commands)
 
 

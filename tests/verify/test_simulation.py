@@ -19,7 +19,7 @@ from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Verification
 from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
-from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_end
+from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_result
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.simulate.facts import SimulatedFacts, as_simulated
 from tfdoctor.simulate.kernels import GpuCode
@@ -46,7 +46,7 @@ def run_verification(
     binaries = GpuCode(
         BINARIES_220 if counts is None else counts, "" if counts != {} else "they could not be read"
     )
-    monkeypatch.setattr(simulation, "read_kernels", lambda *_: binaries)
+    monkeypatch.setattr(simulation, "read_gpu_code", lambda *_: binaries)
     sketch = Sketch("2.20.0", "tensorflow", "3.11", (("tensorflow", "2.20.0"),))
     facts = make_sketched_facts(COMPAT, sketch)
     cuda = value_of(healthy().driver.cuda)
@@ -157,10 +157,10 @@ def test_real_verification_is_not_marked_simulated() -> None:
 
 def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run_verification(monkeypatch, "RTX 4090")
-    screen = " ".join(render_end(result).split())
+    screen = " ".join(render_result(result).split())
     assert "Shows the environment lets TensorFlow find a driver" in screen
     assert "Not shown that anything is computed" in screen
-    assert "simulated" in render_end(result, quiet=True)
+    assert "simulated" in render_result(result, quiet=True)
     assert (
         '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 ('
         in make_junit_xml(result)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify.stages import MARKER, Limits, read_answer
+from tfdoctor.verify.stages import MARKER, Limits, parse_payload_results
 
 LIMITS = Limits(10, 20, 30, 40, 50)
 IMPORTED: tuple[dict[str, Any], ...] = (
@@ -43,14 +43,14 @@ def make_heartbeats(*busy: float) -> list[dict[str, Any]]:
 
 def get_failed_detail(process: CommandResult, stage: str) -> str:
     """Return the detail of a stage that must have failed."""
-    failed = read_answer(process, LIMITS).stage(stage)
+    failed = parse_payload_results(process, LIMITS).stage(stage)
     assert failed is not None
     assert failed.status == "failed"
     return failed.detail
 
 
 def test_complete_run_is_read() -> None:
-    answer = read_answer(
+    answer = parse_payload_results(
         make_result(
             *COMPUTING,
             {"stage": "compute", "gpu": 0, "dtype": "float32", "ok": True},
@@ -72,7 +72,7 @@ def test_complete_run_is_read() -> None:
 
 
 def test_crash_after_the_end_is_ignored() -> None:
-    answer = read_answer(make_result(*IMPORTED, {"end": True}, code=-11), LIMITS)
+    answer = parse_payload_results(make_result(*IMPORTED, {"end": True}, code=-11), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
     assert not answer.error
 
@@ -80,14 +80,14 @@ def test_crash_after_the_end_is_ignored() -> None:
 def test_end_between_stages_fails_the_next_stage() -> None:
     process = make_result(*IMPORTED, code=137)
     assert "SIGKILL: usually the memory was used up" in get_failed_detail(process, "compute")
-    assert read_answer(process, LIMITS).status("cudnn") is None
+    assert parse_payload_results(process, LIMITS).status("cudnn") is None
 
 
 @pytest.mark.parametrize("code", [-14, 142])
 def test_sigalrm_is_an_exceeded_deadline(code: int) -> None:
     process = make_result(*COMPUTING, code=code)
     assert get_failed_detail(process, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
-    answer = read_answer(process, LIMITS)
+    answer = parse_payload_results(process, LIMITS)
     assert answer.timed_out
     assert answer.computed[0].startswith("did not end within 30 s")
     compute = answer.stage("compute")
@@ -216,7 +216,7 @@ def test_python_that_exits_without_payload_lines() -> None:
     ],
 )
 def test_invalid_lines_are_ignored(line: dict[str, Any]) -> None:
-    answer = read_answer(make_result(*IMPORTED, line, {"end": True}), LIMITS)
+    answer = parse_payload_results(make_result(*IMPORTED, line, {"end": True}), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
     assert answer.devices == ("/physical_device:GPU:0",)
     assert not answer.computed
@@ -226,12 +226,12 @@ def test_broken_and_nested_lines_are_ignored() -> None:
     process = make_result(*IMPORTED, {"end": True})
     for noise in (f"{MARKER}{{", f"{MARKER}[1]", MARKER + "[" * 200_000, f"x{MARKER}{{}}"):
         broken = CommandResult(("python",), 0, f"{noise}\n{process.stdout}\n{noise}")
-        assert len(read_answer(broken, LIMITS).stages) == 2
+        assert len(parse_payload_results(broken, LIMITS).stages) == 2
 
 
 def test_invalid_numbers_are_ignored() -> None:
     line = {"stage": "import", "status": "passed", "seconds": float("nan"), "detail": 7}
-    stage = read_answer(make_result(line, {"end": True}), LIMITS).stage("import")
+    stage = parse_payload_results(make_result(line, {"end": True}), LIMITS).stage("import")
     assert stage is not None
     assert (stage.seconds, stage.detail) == (0.0, "")
 
@@ -245,7 +245,7 @@ def test_error_before_a_crash_is_quoted_first() -> None:
         {"stage": "compute", "computing": 1, "dtype": "float32"},
         code=-6,
     )
-    answer = read_answer(process, LIMITS)
+    answer = parse_payload_results(process, LIMITS)
     text = get_failed_detail(process, "compute")
     assert text.startswith("InternalError: cudaGetDevice() failed")
     assert "Then TensorFlow was ended by abort (SIGABRT) on GPU:1 (float32)" in text
@@ -272,7 +272,7 @@ def test_unclear_errors_are_explained(said: str, means: str) -> None:
     line = {"stage": "compute", "status": "failed", "detail": f"GPU:0: {said}", "error": said}
     process = make_result(*IMPORTED, line, {"end": True})
     assert get_failed_detail(process, "compute").endswith(means)
-    assert read_answer(process, LIMITS).error == said
+    assert parse_payload_results(process, LIMITS).error == said
 
 
 def test_other_errors_are_not_changed() -> None:

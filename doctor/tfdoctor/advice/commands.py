@@ -34,7 +34,7 @@ from tfdoctor.causes.steps import (
     CommentOut,
     Export,
     Install,
-    LinkParts,
+    LinkMatchingFiles,
     MakeLink,
     Prepend,
     Remove,
@@ -68,7 +68,7 @@ STEP_ORDER = (
     Uninstall,
     Install,
     MakeLink,
-    LinkParts,
+    LinkMatchingFiles,
     Prepend,
 )
 """The order of steps when several remedies are combined."""
@@ -252,7 +252,7 @@ def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) ->
     paths that it already changes.
     """
     projects = {
-        versions.project_of(requirement)
+        versions.parse_project_name(requirement)
         for step in present_steps
         if isinstance(step, Install)
         for requirement in step.requirements
@@ -264,7 +264,7 @@ def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) ->
             remaining = tuple(
                 requirement
                 for requirement in step.requirements
-                if versions.project_of(requirement) not in projects
+                if versions.parse_project_name(requirement) not in projects
             )
             if remaining:
                 missing_steps.append(
@@ -291,7 +291,7 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(_format_install(target, step))
         elif isinstance(step, Uninstall):
             lines.append(format_pip_uninstall(target, step.names))
-        elif isinstance(step, (MakeLink, LinkParts)):
+        elif isinstance(step, (MakeLink, LinkMatchingFiles)):
             lines += format_link_commands((step,))
         elif isinstance(step, Remove):
             folder, _, name = step.path.rpartition("/")
@@ -343,7 +343,9 @@ def _format_variable_step(target: Target, step: RemoveEntries | Unset | Export |
 
 def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return the remedy adapted to this user's permissions and to a Jupyter kernel."""
-    return [adapt_to_kernel(target, adapted_remedy) for adapted_remedy in _adapt_to_permissions(target, remedy)]
+    return [
+        adapt_to_kernel(target, adapted_remedy) for adapted_remedy in _adapt_to_permissions(target, remedy)
+    ]
 
 
 def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
@@ -442,7 +444,9 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
     requirements = [
         requirement for step in remedy.steps if isinstance(step, Install) for requirement in step.requirements
     ]
-    return any(versions.project_of(requirement) in TENSORFLOW_DISTRIBUTIONS for requirement in requirements)
+    return any(
+        versions.parse_project_name(requirement) in TENSORFLOW_DISTRIBUTIONS for requirement in requirements
+    )
 
 
 def _make_pythonpath_remedy(target: Target) -> Remedy | None:
@@ -483,13 +487,13 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
     for step in steps:
         if isinstance(step, Install):
             for item in step.requirements:
-                (wheels if versions.project_of(item).startswith("nvidia-") else other_requirements).append(
-                    item
-                )
+                (
+                    wheels if versions.parse_project_name(item).startswith("nvidia-") else other_requirements
+                ).append(item)
         elif isinstance(step, MakeLink):
             target_path = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(target_path)))
-        elif isinstance(step, LinkParts):
+        elif isinstance(step, LinkMatchingFiles):
             folders.append(step.source)
         elif isinstance(step, Prepend):
             folders += step.folders if step.name == "LD_LIBRARY_PATH" else ()
@@ -497,7 +501,7 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
             return ()
         else:
             lines.append(_format_variable_step(target, step))
-    if any(versions.project_of(item) in TENSORFLOW_DISTRIBUTIONS for item in other_requirements):
+    if any(versions.parse_project_name(item) in TENSORFLOW_DISTRIBUTIONS for item in other_requirements):
         return ()
     if wheels:
         command, folders = _make_wheel_install(target, wheels, folders)
@@ -518,7 +522,7 @@ def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -
     installed are added to the command, and the folders of installed dependencies to the search path.
     """
     folder_by_project, site = _map_wheel_folders(target), get_site_packages(target)
-    projects = {versions.project_of(requirement) for requirement in wheels}
+    projects = {versions.parse_project_name(requirement) for requirement in wheels}
     python = target.python
     present_names = (
         {distribution.name for distribution in python.distributions if distribution.location == site}
@@ -570,7 +574,7 @@ def _choose_folder(requirements: Sequence[str]) -> str:
 
     Each set has its own folder, because pip skips packages that a `--target` folder already contains.
     """
-    names = [versions.project_of(requirement).removeprefix("nvidia-") for requirement in requirements]
+    names = [versions.parse_project_name(requirement).removeprefix("nvidia-") for requirement in requirements]
     return f"{SEPARATE_WHEELS_FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 

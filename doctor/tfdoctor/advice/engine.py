@@ -41,7 +41,7 @@ MIN_PODMAN_CDI_VERSION = "4.1"
 """The first Podman version that supports CDI devices."""
 CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 """The variable that selects the parts of the driver for a container, set by the image or at its start."""
-STOCK_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
+BUILTIN_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
 """Runtimes that engines define themselves, so that no configuration has to."""
 LEGACY_MODES = frozenset({"", "auto", "legacy"})
 """The modes of the toolkit in which its hook supports `--gpus`; in any other mode the hook refuses it."""
@@ -86,7 +86,7 @@ def get_docker_engine(containers: ContainerFacts) -> DockerEngine | None:
     return docker_facts if isinstance(docker_facts, DockerEngine) else None
 
 
-def get_engine_silence(containers: ContainerFacts) -> UnreachableEngine | None:
+def get_unreachable_engine(containers: ContainerFacts) -> UnreachableEngine | None:
     """Return how Docker's engine failed to respond; None if it responded, or if there is no Docker."""
     docker_facts = value_of(containers.docker)
     return docker_facts if isinstance(docker_facts, UnreachableEngine) else None
@@ -98,7 +98,7 @@ def get_toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
     return value_of(toolkit.config) if toolkit is not None else None
 
 
-def list_gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
+def list_gpu_cdi_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
     """Return the CDI specifications for NVIDIA's GPUs, and the unreadable ones, which may be for GPUs too."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
 
@@ -114,7 +114,7 @@ def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
     nvidia_runtime = docker.find_runtime("nvidia")
     if docker.snap:  # the snap contains its own toolkit, and registers the runtime only if the toolkit works
         return (GPUS_OPTION, RUNTIME_OPTIONS) if nvidia_runtime is not None else ()
-    has_cdi = bool(docker.cdi_folders and list_gpu_specs(containers))
+    has_cdi = bool(docker.cdi_folders and list_gpu_cdi_specs(containers))
     options = []
     has_hook = toolkit is not None and toolkit.has(HOOK_PROGRAM)
     gpus_uses_cdi = (
@@ -148,7 +148,7 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
         return None
     if toolkit is not None and toolkit.hooks:
         return True
-    if not list_gpu_specs(containers):
+    if not list_gpu_cdi_specs(containers):
         return False
     if podman.version is None or not versions.is_version(podman.version):
         return None
@@ -158,12 +158,12 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
 # ---------------------------------------------------------------- unreachable engines
 
 
-def find_unreachable_engine(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
+def find_connection_problems(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return at most one problem: that Docker's engine does not respond.
 
     The list is empty for a remote engine too, because tfdoctor sends it no request.
     """
-    silence = get_engine_silence(containers)
+    silence = get_unreachable_engine(containers)
     if silence is None or silence.kind == "remote":
         return []
     start_command = (
@@ -218,7 +218,7 @@ def find_unreachable_engine(containers: ContainerFacts, sudo: str = "sudo ") -> 
 # ---------------------------------------------------------------- engines without GPU support
 
 
-def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
+def find_gpu_support_problems(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return the problems of engines that cannot give GPUs to containers."""
     docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     problems = []
@@ -314,7 +314,7 @@ def _make_unregistered_runtime_problem(
         Evidence("PATH", f"not there: {HOOK_PROGRAM}"),
         Evidence("docker info", f"Runtimes: {format_runtime_names(docker.runtimes)}"),
     ]
-    if list_gpu_specs(containers) and not docker.cdi_folders:
+    if list_gpu_cdi_specs(containers) and not docker.cdi_folders:
         evidence.append(Evidence("docker info", "CDI is off"))
     if toolkit.has("nvidia-container-runtime"):
         remedy = Remedy(
@@ -340,7 +340,7 @@ def _make_unregistered_runtime_problem(
     )
 
 
-def make_spec_remedy(sudo: str = "sudo ") -> Remedy:
+def make_cdi_spec_remedy(sudo: str = "sudo ") -> Remedy:
     """Return the remedy that writes the CDI specification for Podman."""
     return Remedy(
         "Write the CDI specification; again after each update of the driver.",
@@ -365,7 +365,7 @@ def _make_missing_spec_problem(containers: ContainerFacts, sudo: str) -> EngineP
             Evidence("podman --version", version or "not known"),
             Evidence("/etc/cdi, /var/run/cdi", f"no {CDI_KIND}"),
         ],
-        [make_spec_remedy(sudo)],
+        [make_cdi_spec_remedy(sudo)],
     )
 
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.engine import (
+    BUILTIN_RUNTIMES,
     DEVICE_OPTION,
     HOOK_PROGRAM,
     INSTALL_GUIDE_URL,
     LEGACY_MODES,
     RUNTIME_OPTIONS,
-    STOCK_RUNTIMES,
     EngineProblem,
-    find_engines_lacking_gpus,
-    find_unreachable_engine,
+    find_connection_problems,
+    find_gpu_support_problems,
     format_runtime_names,
     get_docker_engine,
     get_toolkit_config,
-    list_gpu_specs,
+    list_gpu_cdi_specs,
     make_runtime_problem,
 )
 from tfdoctor.advice.pip import quote
@@ -37,11 +37,11 @@ def list_engine_problems(
     `driver` is the loaded driver's version, or None if it is not known.
     """
     problems = [
-        *find_unreachable_engine(containers, sudo),
+        *find_connection_problems(containers, sudo),
         *find_misconfigurations(containers, sudo),
-        *find_engines_lacking_gpus(containers, sudo),
-        *find_stale_specs(containers, driver, sudo),
-        *find_loss_conditions(containers, sudo),
+        *find_gpu_support_problems(containers, sudo),
+        *find_cdi_spec_problems(containers, driver, sudo),
+        *find_gpu_loss_problems(containers, sudo),
     ]
     return tuple(sorted(problems, key=lambda problem: -problem.severity))
 
@@ -164,7 +164,7 @@ def _find_daemon_json_problems(containers: ContainerFacts, sudo: str) -> list[En
         runtime.name for runtime in (*config.runtimes, *(docker.runtimes if docker is not None else ()))
     }
     default_name = config.default_runtime or ""
-    if default_name in STOCK_RUNTIMES or default_name in defined_names:
+    if default_name in BUILTIN_RUNTIMES or default_name in defined_names:
         return []
     return [
         make_runtime_problem(
@@ -237,7 +237,7 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
 # ---------------------------------------------------------------- CDI
 
 
-def find_stale_specs(
+def find_cdi_spec_problems(
     containers: ContainerFacts, driver: str | None, sudo: str = "sudo "
 ) -> list[EngineProblem]:
     """Return a problem for each CDI specification that is unreadable or does not match the loaded driver.
@@ -250,7 +250,7 @@ def find_stale_specs(
         or (docker is not None and docker.cdi_folders)
         or (config is not None and (config.mode or "").endswith("cdi"))
     )
-    specs = list_gpu_specs(containers)
+    specs = list_gpu_cdi_specs(containers)
     problems = []
     for index, spec in enumerate(specs):
         fault_text = _describe_spec_fault(spec, driver)
@@ -340,7 +340,7 @@ def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 # ---------------------------------------------------------------- loss of GPUs
 
 
-def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
+def find_gpu_loss_problems(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return the settings with which a running container loses its GPUs or cannot open them."""
     docker, toolkit, config = (
         get_docker_engine(containers),

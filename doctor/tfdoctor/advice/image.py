@@ -17,7 +17,7 @@ from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import (
     Export,
     Install,
-    LinkParts,
+    LinkMatchingFiles,
     MakeLink,
     Prepend,
     RemoveEntries,
@@ -110,7 +110,7 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
         for converted in _convert_remedy(target, remedy, skip_partial_cuda=needs_base)
     ]
     if needs_base and release is not None:
-        remedies += suggest_base_images(target.compat, release, _get_python(target))
+        remedies += make_base_image_remedies(target.compat, release, _get_python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(remedy.replaces for remedy in remedies):
         build_remedy = (
             _make_gpu_build_remedy(target) if finding.cause in RELEASE_CAUSES else make_build_remedy(release)
@@ -161,7 +161,7 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def suggest_base_images(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
+def make_base_image_remedies(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
     """Return the remedy that uses the best nvidia/cuda image as the base; an empty list if no image fits."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
@@ -368,7 +368,7 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, skip_partial_cu
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
-    uses_search_path = any(isinstance(step, (MakeLink, LinkParts, Prepend)) for step in steps)
+    uses_search_path = any(isinstance(step, (MakeLink, LinkMatchingFiles, Prepend)) for step in steps)
     if (skip_partial_cuda and (uses_search_path or not all(step.lock for step in installs))) or (
         uses_search_path and not installs
     ):

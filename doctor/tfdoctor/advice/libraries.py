@@ -8,7 +8,7 @@ from tfdoctor import versions
 from tfdoctor.advice.conda import choose_conda_packages, make_conda_commands
 from tfdoctor.advice.links import format_link_commands, make_link_steps
 from tfdoctor.advice.pip import format_check_command, format_pip_install, quote
-from tfdoctor.advice.releases import can_install_extra, list_gpu_requirements, suggest_release
+from tfdoctor.advice.releases import can_install_extra, list_gpu_requirements, make_best_release_remedies
 from tfdoctor.advice.search_path import make_path_remedy
 from tfdoctor.advice.wheels import (
     get_site_packages,
@@ -40,7 +40,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
     if not requirements:
         return [
             *_make_conda_remedies(target),
-            *suggest_release(target, "Use {release}, whose CUDA libraries come as wheels."),
+            *make_best_release_remedies(target, "Use {release}, whose CUDA libraries come as wheels."),
         ]
     release = build.release if build.exact else None
     steps, install_commands = make_install_steps(target, requirements)

@@ -16,7 +16,7 @@ import posixpath
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.steps import LinkParts, MakeLink
+from tfdoctor.causes.steps import LinkMatchingFiles, MakeLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def make_library_link(name: str, source_folder: str, folder: str) -> Step:
     """
     stem, _, version = name.partition(".so")
     if stem == "libcudnn":
-        return LinkParts(source_folder, f"libcudnn*.so{version}", folder)
+        return LinkMatchingFiles(source_folder, f"libcudnn*.so{version}", folder)
     return make_file_link(f"{source_folder}/{name}", folder)
 
 
@@ -81,10 +81,10 @@ def make_link_steps(
             for name in unfound_names
             if link_folder is not None
         )
-    if not compat.has(release.version, "cuda-in-own-folder"):
+    if not compat.has_trait(release.version, "cuda-in-own-folder"):
         return ()
     return tuple(
-        LinkParts(f"{site}/{subfolder}", "*.so*", f"{site}/tensorflow")
+        LinkMatchingFiles(f"{site}/{subfolder}", "*.so*", f"{site}/tensorflow")
         for subfolder in dict.fromkeys(folder_by_soname.values())
     )
 
@@ -95,7 +95,7 @@ def format_link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
     for step in steps:
         if isinstance(step, MakeLink):
             lines.append(f"ln -sf {shlex.quote(step.target)} {_format_path(step.path)}")
-        elif isinstance(step, LinkParts):
+        elif isinstance(step, LinkMatchingFiles):
             lines.append(f"ln -srf {_format_path(step.source)}/{step.pattern} {_format_path(step.folder)}/")
     return tuple(lines)
 
@@ -115,7 +115,7 @@ def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -
     for step in make_link_steps(compat, release, site, folder_by_soname):
         if isinstance(step, MakeLink):
             links[step] = None
-        elif isinstance(step, LinkParts):
+        elif isinstance(step, LinkMatchingFiles):
             for library in files:
                 if step.source == f"{site}/{library.folder}" and fnmatch.fnmatchcase(
                     library.file, step.pattern

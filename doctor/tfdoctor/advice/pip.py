@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
 
 CHECK_COMMAND = "tfdoctor check"
-AUTOMATIC_REQUEST_PREFIXES = ("$", "python3 on", "python on")
+DEFAULT_CHOICE_PREFIXES = ("$", "python3 on", "python on")
 """Prefixes of `PythonFacts.requested` and `PythonChoice.how` which mean that the user named no Python."""
 
 
@@ -64,8 +64,8 @@ def format_check_command(target: Target) -> str:
     python, choice = target.python, target.choice
     if choice is not None and choice.kernel is not None:
         return f"{CHECK_COMMAND} --python {quote(choice.kernel)}"
-    if python is None and choice is not None and not choice.how.startswith(AUTOMATIC_REQUEST_PREFIXES):
+    if python is None and choice is not None and not choice.how.startswith(DEFAULT_CHOICE_PREFIXES):
         return f"{CHECK_COMMAND} --python {quote(choice.path)}"
-    if python is None or python.requested.startswith(AUTOMATIC_REQUEST_PREFIXES):
+    if python is None or python.requested.startswith(DEFAULT_CHOICE_PREFIXES):
         return CHECK_COMMAND
     return f"{CHECK_COMMAND} --python {quote(python.executable)}"

@@ -38,7 +38,7 @@ def can_install_extra(target: Target, release: Release, python: str | None = Non
     if release.pip_extra is None:
         return False
     version = python or (target.python.version if target.python is not None else None)
-    for problem in target.compat.problems_of(release.package, release.version, area="packaging"):
+    for problem in target.compat.list_problems(release.package, release.version, area="packaging"):
         python_spec = problem.when.get("python")
         if problem.when.get("extra") != release.pip_extra or problem.cause != "no-matching-wheel":
             continue
@@ -52,10 +52,10 @@ def list_gpu_requirements(target: Target, release: Release, python: str | None =
     if can_install_extra(target, release, python):
         requirements = [f"{release.package}[{release.pip_extra}]=={release.version}"]
         cudnn_pins = [
-            pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")
+            pin for pin in release.extra_pins if versions.parse_project_name(pin).startswith("nvidia-cudnn-")
         ]
         for pin in cudnn_pins:
-            adjusted = choose_cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
+            adjusted = choose_cudnn_requirement(target, versions.parse_project_name(pin), pin, release.cudnn)
             if adjusted != pin:
                 requirements.append(adjusted)
         return (*requirements, *list_companion_pins(target.compat, release))
@@ -120,7 +120,7 @@ def make_cpu_remedy(target: Target, release: Release, text: str) -> Remedy:
     return Remedy(text, make_install_commands(target, requirements), replaces=True)
 
 
-def make_replacement(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
+def make_replacement_remedy(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
     """Return the remedy that removes these distributions and installs a release into the examined Python."""
     requirements, site = list_gpu_requirements(target, release), get_site_packages(target)
     commands = (
@@ -155,7 +155,7 @@ def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step,
     return make_link_steps(target.compat, release, site, folder_by_soname)
 
 
-def suggest_release(target: Target, text: str) -> list[Remedy]:
+def make_best_release_remedies(target: Target, text: str) -> list[Remedy]:
     """Return the remedy that installs the best release for this machine and Python.
 
     The list is empty if no release fits, or if the best one is already installed. "{release}" in `text` is

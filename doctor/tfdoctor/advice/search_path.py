@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice import user_permissions
 from tfdoctor.advice.links import choose_runpath_folder, format_link_commands, make_library_link
 from tfdoctor.advice.pip import format_check_command, quote
-from tfdoctor.causes.steps import LinkParts, Prepend, RemoveEntries
+from tfdoctor.causes.steps import LinkMatchingFiles, Prepend, RemoveEntries
 from tfdoctor.findings import Remedy
 from tfdoctor.text import split_entries
 
@@ -92,22 +92,22 @@ def make_persist_commands(target: Target, line: str) -> tuple[str, tuple[str, ..
     return "The last line keeps it for each login.", (f"echo {quote(line)} >> ~/.profile",)
 
 
-def make_file_removal(
+def make_file_removal_remedy(
     target: Target, files: Sequence[LoadAttempt], libraries_to_link: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
 
     Return None if there are no files, or if one of them is not found through that variable.
-    `libraries_to_link` is explained at `make_folder_removal`.
+    `libraries_to_link` is explained at `make_folder_removal_remedy`.
     """
     if not files or not all(attempt.via.startswith("LD_LIBRARY_PATH") for attempt in files):
         return None
-    return make_folder_removal(
+    return make_folder_removal_remedy(
         target, tuple(dict.fromkeys(posixpath.dirname(attempt.path) for attempt in files)), libraries_to_link
     )
 
 
-def make_folder_removal(
+def make_folder_removal_remedy(
     target: Target, folders: Sequence[str], libraries_to_link: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
@@ -116,7 +116,7 @@ def make_folder_removal(
     remedy also links them into a folder that TensorFlow searches, if there is one.
     """
     removal = _make_removal_remedy(target, folders)
-    link = make_runpath_link(target, libraries_to_link)
+    link = make_runpath_link_remedy(target, libraries_to_link)
     if removal is None or link is None:
         return removal
     text = f"{removal.text} Then: {link.text}"
@@ -132,7 +132,7 @@ def _make_removal_remedy(target: Target, folders: Sequence[str]) -> Remedy | Non
     )
 
 
-def make_matching_removal(target: Target, path_part: str, text: str) -> Remedy | None:
+def make_matching_removal_remedy(target: Target, path_part: str, text: str) -> Remedy | None:
     """Return the remedy that removes folders with `path_part` in their path from LD_LIBRARY_PATH.
 
     Return None if no folder on it matches.
@@ -174,7 +174,7 @@ def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
     )
 
 
-def make_runpath_link(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
+def make_runpath_link_remedy(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
     """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's RUNPATH.
 
     It sets no variable and changes nothing outside the environment. Return None if there are no libraries, if
@@ -186,16 +186,19 @@ def make_runpath_link(target: Target, libraries: Sequence[FoundElsewhere]) -> Re
     for library in libraries:
         site, separator, _ = library.path.partition("/nvidia/")
         library_folder = posixpath.dirname(library.path)
-        wheels = [folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/nvidia/")]
+        wheels = [
+            folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/nvidia/")
+        ]
         folder = choose_runpath_folder(
-            wheels or [folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/")]
+            wheels
+            or [folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/")]
         )
         if not separator or folder is None:
             return None
         steps[
             make_library_link(library.name, library_folder, folder)
             if wheels
-            else LinkParts(library_folder, "*.so*", folder)
+            else LinkMatchingFiles(library_folder, "*.so*", folder)
         ] = None
     return Remedy(
         "Link the libraries into a folder where TensorFlow looks (the links can simply be deleted again).",

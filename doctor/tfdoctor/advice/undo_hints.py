@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfdoctor.causes.steps import Remedy
 
-__all__ = ["READ_ONLY_TEXT", "describe_undo", "describe_undo_rights", "needs_root"]
+__all__ = ["READ_ONLY_TEXT", "describe_undo", "describe_undo_with_root_note", "needs_root"]
 
 READ_ONLY_TEXT = "This only looks; it changes nothing."
 
@@ -92,7 +92,7 @@ def needs_root(remedy: Remedy) -> bool:
     return remedy.changes_system or any("sudo " in command for command in remedy.commands)
 
 
-def describe_undo_rights(remedy: Remedy) -> str:
+def describe_undo_with_root_note(remedy: Remedy) -> str:
     """Return the hint of `describe_undo`, with a note if no root is needed; "" if there is no hint."""
     hint = describe_undo(remedy)
     if not hint or needs_root(remedy):

@@ -51,10 +51,10 @@ def find_wheel(target: Target, soname: str, cuda: str) -> tuple[str, str] | None
     The folder is relative to site-packages. Return None if no wheel has the library.
     """
     major = versions.major(cuda)
-    wheel, parts = target.compat.wheel_for(soname, major), split_soname(soname)
+    wheel, parts = target.compat.find_wheel(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    packaged_soname = target.compat.soname_for(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
+    packaged_soname = target.compat.find_soname(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
     if packaged_soname is not None and packaged_soname != soname:
         return None
     return wheel.project, wheel.folder
@@ -74,9 +74,11 @@ def _list_wheels(
     # a part is of no use: TensorFlow registers no GPU with an incomplete set of libraries
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
-    if version is not None and not target.compat.has(version, "cuda-in-own-folder"):
+    if version is not None and not target.compat.has_trait(version, "cuda-in-own-folder"):
         return ()
-    pins = {versions.project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
+    pins = {
+        versions.parse_project_name(pin): pin for pin in (release.extra_pins if release is not None else ())
+    }
     requirements: dict[str, None] = {}
     for wheel in wheels:
         if wheel is not None:
@@ -108,11 +110,11 @@ def choose_cudnn_requirement(
     ]
     if pinned == project:
         if major == 8 and kepler_capabilities and project.endswith("-cu11"):
-            return f"{project}>=8.5,<{target.compat.cudnn_end(kepler_capabilities[0], 8)}"  # 8.9 has no code below 5.0
+            return f"{project}>=8.5,<{target.compat.find_cudnn_end(kepler_capabilities[0], 8)}"  # 8.9 has no code below 5.0
         minimum = built_cudnn if "." in built_cudnn else str(major)
         pinned = f"{project}>={minimum},<{major + 1}"
     if old_capabilities and major == 9 and "==" not in pinned:
-        limit = target.compat.cudnn_end(old_capabilities[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+        limit = target.compat.find_cudnn_end(old_capabilities[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
         return f"{project}>=9.3,<{limit}" if limit is not None else pinned
     return pinned
 
@@ -127,7 +129,7 @@ def exclude_installed_versions(target: Target, requirements: Sequence[str]) -> t
 
 def _exclude_installed_version(target: Target, requirement: str) -> str:
     """Return the requirement with the installed version excluded, if that version satisfies it."""
-    name = versions.project_of(requirement)
+    name = versions.parse_project_name(requirement)
     specifier = requirement[len(name) :]
     installed = target.python.find_distribution(name) if target.python is not None else None
     if installed is None or not versions.is_version(installed.version) or "==" in specifier:
@@ -151,12 +153,12 @@ def map_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
 
-def find_registered_wheel(target: Target, requirement: str) -> str | None:
+def find_registered_pin(target: Target, requirement: str) -> str | None:
     """Return the pin (`"name==version"`) of the registered wheel that satisfies a requirement.
 
     Return None if TensorFlow's site-packages has none.
     """
-    project = versions.project_of(requirement)
+    project = versions.parse_project_name(requirement)
     installed = target.python.find_distribution(project) if target.python is not None else None
     if (
         installed is None
@@ -177,10 +179,10 @@ def make_install_steps(
     Wheels that are registered although their files are missing are reinstalled, because pip would skip them.
     """
     registered_pins = tuple(
-        pin for requirement in requirements if (pin := find_registered_wheel(target, requirement)) is not None
+        pin for requirement in requirements if (pin := find_registered_pin(target, requirement)) is not None
     )
     unregistered_requirements = tuple(
-        requirement for requirement in requirements if find_registered_wheel(target, requirement) is None
+        requirement for requirement in requirements if find_registered_pin(target, requirement) is None
     )
     steps: list[Install] = []
     commands: list[str] = []

@@ -103,11 +103,11 @@ def recommend(
     """
     from pathlib import Path
 
-    from tfdoctor.cli.machine import host_for
+    from tfdoctor.cli.machine import select_host
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
     from tfdoctor.plan import Method, Request
-    from tfdoctor.plan.arguments import add_machine_arguments, check_python, make_plan
+    from tfdoctor.plan.arguments import add_machine_arguments, make_plan, parse_python_version
     from tfdoctor.render.plan import make_recommendation_json
 
     method_by_name = {choice.value: choice for choice in Method}
@@ -117,8 +117,10 @@ def recommend(
     compat = Compat.load()
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)
     with handle_signals():
-        host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
-    request = Request(tensorflow=tf, python=check_python(python), method=method_by_name[method] if method else None)
+        host = select_host(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
+    request = Request(
+        tensorflow=tf, python=parse_python_version(python), method=method_by_name[method] if method else None
+    )
     plan = add_machine_arguments(make_plan(compat, request, host), gpus, driver)
     document: Recommendation = convert_to_json_values(make_recommendation_json(plan))
     return document

@@ -51,7 +51,7 @@ class CheckResult:
     def __repr__(self) -> str:
         from tfdoctor.render.report import render_report
 
-        text = render_report(self._report, fix=self._fix, typed="%tfdoctor check")
+        text = render_report(self._report, fix=self._fix, check_command="%tfdoctor check")
         return "\n".join([text.rstrip("\n"), *self._notes])
 
     def _repr_html_(self) -> str:

@@ -103,14 +103,14 @@ class RuleOutcome(TypedDict):
 
 
 class _RequiredComparable(TypedDict):
-    """The required keys of `Comparable`."""
+    """The required keys of `ComparableValueJson`."""
 
     area: str
     name: str
     value: str | None
 
 
-class Comparable(_RequiredComparable, total=False):
+class ComparableValueJson(_RequiredComparable, total=False):
     """A fact that can be compared with the same fact of another machine."""
 
     unknown: str
@@ -129,7 +129,7 @@ class Check(TypedDict):
     observed: ObservationJson | None
     facts: dict[str, Any]
     """The facts about the machine, as docs/schemas/check.schema.json describes them."""
-    values: list[Comparable]
+    values: list[ComparableValueJson]
     at: float
     """The time when the document was made, in seconds since 1970 by this machine's clock."""
     outcomes: Outcomes
@@ -289,7 +289,7 @@ class NearestJson(TypedDict):
     option: OptionJson
 
 
-class Elsewhere(TypedDict):
+class OtherSourceJson(TypedDict):
     """A TensorFlow build for 64-bit ARM from another source, which tfdoctor neither plans nor builds."""
 
     text: str
@@ -297,7 +297,7 @@ class Elsewhere(TypedDict):
     sources: list[str]
 
 
-class WithoutGpu(TypedDict):
+class CpuOnlyJson(TypedDict):
     """A TensorFlow installation that uses only the CPU."""
 
     text: str
@@ -309,7 +309,7 @@ class ConflictJson(TypedDict):
 
     reasons: list[ReasonJson]
     nearest: list[NearestJson]
-    elsewhere: list[Elsewhere]
+    elsewhere: list[OtherSourceJson]
 
 
 class Recommendation(TypedDict):
@@ -321,4 +321,4 @@ class Recommendation(TypedDict):
     options: list[OptionJson]
     rejected: list[RejectedJson]
     conflict: ConflictJson | None
-    without_gpu: WithoutGpu | None
+    without_gpu: CpuOnlyJson | None

@@ -6,12 +6,12 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.interconnects import evaluate_links, report_narrow_links
+from tfdoctor.bench.interconnects import add_measured_speeds, find_narrow_links
 from tfdoctor.bench.models import Bench, Crossover, Disturbance, is_gpu
-from tfdoctor.bench.noise import compute_unsteadiness
+from tfdoctor.bench.noise import compute_speed_variation
 from tfdoctor.bench.scaling import THERMAL_SLOWDOWNS, compute_scalings
-from tfdoctor.bench.warmup import split_first_call
-from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
+from tfdoctor.bench.warmup import add_compilation_steps
+from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE_GPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.compute_fails import classify_text
 from tfdoctor.text import join_words
@@ -19,8 +19,8 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Scaling, Timed, TimedDevice, Watched
-    from tfdoctor.bench.reader import Measured
+    from tfdoctor.bench.models import GpuObservation, MeasuredDevice, Measurement, Scaling
+    from tfdoctor.bench.reader import RawMeasurements
 
 __all__ = ["evaluate_bench"]
 
@@ -31,7 +31,7 @@ MIN_PEAK_SHARE = 0.3
 
 
 def evaluate_bench(
-    measured: Measured,
+    measured: RawMeasurements,
     target: str,
     peaks: Mapping[str, Mapping[str, float]],
     *,
@@ -49,10 +49,10 @@ def evaluate_bench(
     devices = tuple(_add_peaks(item, peaks, software=software) for item in measured.devices)
     by_name = {item.device: item for item in devices}
     runs = tuple(
-        dataclasses.replace(split_first_call(item, by_name, measured), software=software and item.on_gpu)
+        dataclasses.replace(add_compilation_steps(item, by_name, measured), software=software and item.on_gpu)
         for item in measured.runs
     )
-    links = () if software else evaluate_links(measured.links, runs, measured.log)
+    links = () if software else add_measured_speeds(measured.links, runs, measured.log)
     crossover = () if software else _find_crossovers(runs, devices)
     scaling = compute_scalings(runs, measured.watched, links)
     disturbed, disturbance = _assess_disturbance(runs, measured.watched)
@@ -60,7 +60,7 @@ def evaluate_bench(
         *_find_missing_times(measured, look),
         *_find_disturbance(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
         *_find_slow_scaling(scaling),
-        *([] if software else report_narrow_links(measured.watched, links)),
+        *([] if software else find_narrow_links(measured.watched, links)),
         *_find_gpus_below_peak(runs, devices, measured.watched),
     ]
     return Bench(
@@ -75,7 +75,7 @@ def evaluate_bench(
         links=links,
         disturbance=disturbance,
         yardstick=measured.yardstick,
-        unsteady=compute_unsteadiness(item for item in runs if not item.disturbed),
+        unsteady=compute_speed_variation(item for item in runs if not item.disturbed),
         stopped=measured.stopped,
         findings=tuple(findings),
         summary=_summarize(runs, devices, crossover, scaling, asked=measured.asked),
@@ -84,8 +84,8 @@ def evaluate_bench(
 
 
 def _add_peaks(
-    device: TimedDevice, peaks: Mapping[str, Mapping[str, float]], *, software: bool
-) -> TimedDevice:
+    device: MeasuredDevice, peaks: Mapping[str, Mapping[str, float]], *, software: bool
+) -> MeasuredDevice:
     """Return the device with its peak speeds, or marked as software."""
     if software and is_gpu(device.device):
         return dataclasses.replace(device, software=True)
@@ -96,9 +96,9 @@ def _add_peaks(
 # ---------------------------------------------------------------- CPU against GPU
 
 
-def _find_crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> tuple[Crossover, ...]:
+def _find_crossovers(runs: Sequence[Measurement], devices: Sequence[MeasuredDevice]) -> tuple[Crossover, ...]:
     """Return the crossover of each GPU workload that was also timed on the CPU at some of its sizes."""
-    curves: dict[tuple[str, str | None, str, str], dict[int, Timed]] = {}
+    curves: dict[tuple[str, str | None, str, str], dict[int, Measurement]] = {}
     for timed in runs:
         is_single = (
             timed.strategy == "one" and timed.part is None and not timed.xla and len(timed.devices) == 1
@@ -122,8 +122,8 @@ def _find_crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> t
 def _make_crossover(
     key: tuple[str, str | None, str, str],
     sizes: Sequence[int],
-    gpu_times: Mapping[int, Timed],
-    cpu_times: Mapping[int, Timed],
+    gpu_times: Mapping[int, Measurement],
+    cpu_times: Mapping[int, Measurement],
 ) -> Crossover:
     """Find the smallest size from which the GPU is faster, and its speedup at the largest size."""
     first, below = None, None
@@ -157,7 +157,7 @@ def _find_slow_scaling(scaling: Sequence[Scaling]) -> list[Finding]:
     note = "" if slower else ", where the batch comes from the host's memory"
     return [
         Finding(
-            SLOWER_THAN_ONE,
+            SLOWER_THAN_ONE_GPU,
             Cause.HEALTHY,
             Severity.WARNING,
             f"{len(worst.names)} devices train slower than one: {speedup} times its speed{note}",
@@ -184,7 +184,9 @@ def _get_fed_speedup(scaling: Scaling) -> float:
 # ---------------------------------------------------------------- disturbances, and speeds far below the peak
 
 
-def _assess_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
+def _assess_disturbance(
+    runs: Sequence[Measurement], watched: Sequence[GpuObservation]
+) -> tuple[str, Disturbance]:
     """Return a description of what disturbed the run, and its extent.
 
     Each measurement is assessed separately. The description is "" if no disturbance was found.
@@ -230,7 +232,7 @@ def _find_disturbance(disturbed: str, disturbance: Disturbance, *, gpus: bool) -
     ]
 
 
-def _find_missing_times(measured: Measured, look: str) -> list[Finding]:
+def _find_missing_times(measured: RawMeasurements, look: str) -> list[Finding]:
     """Return a finding if nothing was timed, with the most likely reason."""
     if measured.any_timed:
         return []
@@ -256,7 +258,7 @@ def _find_missing_times(measured: Measured, look: str) -> list[Finding]:
 
 
 def _find_gpus_below_peak(
-    runs: Sequence[Timed], devices: Sequence[TimedDevice], watched: Sequence[Watched]
+    runs: Sequence[Measurement], devices: Sequence[MeasuredDevice], watched: Sequence[GpuObservation]
 ) -> list[Finding]:
     """Return findings on GPUs far below their float32 peak, as measured with a large product.
 
@@ -281,7 +283,7 @@ def _find_gpus_below_peak(
     return findings
 
 
-def _make_peak_finding(device: TimedDevice, best: float, card: Watched | None) -> Finding:
+def _make_peak_finding(device: MeasuredDevice, best: float, card: GpuObservation | None) -> Finding:
     """Build the finding for a GPU far below its peak, with the reasons that nvidia-smi reports."""
     observations = []
     if card is not None and card.processes:
@@ -322,8 +324,8 @@ def _make_peak_finding(device: TimedDevice, best: float, card: Watched | None) -
 
 
 def _summarize(
-    runs: Sequence[Timed],
-    devices: Sequence[TimedDevice],
+    runs: Sequence[Measurement],
+    devices: Sequence[MeasuredDevice],
     crossover: Sequence[Crossover],
     scaling: Sequence[Scaling],
     *,
@@ -362,10 +364,10 @@ def _summarize(
     return " ".join(sentences) or "All of it was timed."
 
 
-def _describe_xla(runs: Sequence[Timed]) -> list[str]:
+def _describe_xla(runs: Sequence[Measurement]) -> list[str]:
     """Return a sentence on XLA's effect at the largest sizes, or [] if XLA was not timed."""
     by_key = {timed.key: timed for timed in runs}
-    largest: dict[tuple[object, ...], tuple[float, Timed]] = {}
+    largest: dict[tuple[object, ...], tuple[float, Measurement]] = {}
     for timed in sorted((timed for timed in runs if timed.xla), key=lambda timed: timed.size):
         without_xla = by_key.get(dataclasses.replace(timed, xla=False).key)
         if timed.seconds is not None and without_xla is not None and without_xla.seconds is not None:

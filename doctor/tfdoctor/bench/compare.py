@@ -6,24 +6,30 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import BenchComparison, PieceChange
-from tfdoctor.bench.noise import MIN_PIECES, SHORT_PIECE_S, compute_sway, compute_unsteadiness, select_longer
+from tfdoctor.bench.models import BenchComparison, MeasurementChange
+from tfdoctor.bench.noise import (
+    MIN_MEASUREMENTS,
+    SHORT_MEASUREMENT_S,
+    compute_round_variation,
+    compute_speed_variation,
+    select_long_measurements,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench.models import Bench, ProcessorTimes, Timed
-    from tfdoctor.bench.reader import Measured
+    from tfdoctor.bench.models import Bench, Measurement, ProcessorTimes
+    from tfdoctor.bench.reader import RawMeasurements
 
 __all__ = ["compare_runs"]
 
 MIN_NOISE = 0.07
 """The minimum noise between two runs of a program on one machine, caused by addresses, clocks and order.
 
-Of 486 pairs of measurements of `SHORT_PIECE_S` or more, 95 % differed by less, and 99 % of whole runs
+Of 486 pairs of measurements of `SHORT_MEASUREMENT_S` or more, 95 % differed by less, and 99 % of whole runs
 (docs/verified.md).
 """
-SHORT_PIECE_NOISE = 0.3
+MIN_SHORT_NOISE = 0.3
 """The minimum noise for shorter measurements, from 1,074 pairs."""
 DRIFT_FACTOR = 2.98
 """The factor from the variation between rounds to the difference that chance can cause between two runs.
@@ -41,7 +47,7 @@ MIN_PROCESSOR_CHANGE = 0.05
 """The change of the processor's speed (logarithm of the ratio) from which it is mentioned."""
 
 
-def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
+def compare_runs(now: Bench, then: RawMeasurements, name: str) -> BenchComparison:
     """Compare each measurement with the earlier one, and the runs by the median ratio of the longer ones.
 
     One changed measurement alone does not make a run slower. A run is slower or faster only if the change exceeds the
@@ -52,13 +58,13 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
     """
     disturbed = now.much_disturbed
     changes, excluded = _compare_pieces(now.runs, then, include_disturbed=bool(disturbed or then.disturbed))
-    if len(changes) < MIN_PIECES:
+    if len(changes) < MIN_MEASUREMENTS:
         count = "no piece of work was" if not changes else f"only {_format_pieces(len(changes))}"
-        reason = f"{count} timed in both runs, and it takes {MIN_PIECES}"
+        reason = f"{count} timed in both runs, and it takes {MIN_MEASUREMENTS}"
         if excluded:
             reason += f"; {_format_pieces(excluded)} disturbed"
         return BenchComparison(name, "incomparable", None, None, tuple(changes), reason, then.tensorflow)
-    long_keys = {piece.key for piece in select_longer(change.then for change in changes)}
+    long_keys = {piece.key for piece in select_long_measurements(change.then for change in changes)}
     longer = [change for change in changes if change.now.key in long_keys]
     processor_ratio = _compare_processors(then.yardstick, now.yardstick)
     change_by_clock = statistics.median(math.log(change.ratio) for change in longer)
@@ -67,8 +73,8 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
         for change in longer
     )
     drift = _estimate_drift(
-        compute_unsteadiness(change.now for change in changes),
-        compute_unsteadiness(change.then for change in changes),
+        compute_speed_variation(change.now for change in changes),
+        compute_speed_variation(change.then for change in changes),
     )
     # The spread of the ratios between measurements is noise, too.
     # 1.4826 converts a median absolute deviation to a standard deviation.
@@ -102,8 +108,8 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
 
 
 def _compare_pieces(
-    now: Sequence[Timed], then: Measured, *, include_disturbed: bool
-) -> tuple[list[PieceChange], int]:
+    now: Sequence[Measurement], then: RawMeasurements, *, include_disturbed: bool
+) -> tuple[list[MeasurementChange], int]:
     """Return the changes of the measurements in both runs, and the number of excluded disturbed ones.
 
     With `include_disturbed`, none is excluded.
@@ -119,11 +125,11 @@ def _compare_pieces(
             continue
         ratio = piece.seconds.median / earlier.seconds.median
         noise = max(
-            MIN_NOISE if earlier.seconds.median >= SHORT_PIECE_S else SHORT_PIECE_NOISE,
+            MIN_NOISE if earlier.seconds.median >= SHORT_MEASUREMENT_S else MIN_SHORT_NOISE,
             2 * math.hypot(piece.seconds.noise, earlier.seconds.noise),
-            _estimate_drift(compute_sway(piece.rounds), compute_sway(earlier.rounds)),
+            _estimate_drift(compute_round_variation(piece.rounds), compute_round_variation(earlier.rounds)),
         )
-        changes.append(PieceChange(piece, earlier, ratio, noise))
+        changes.append(MeasurementChange(piece, earlier, ratio, noise))
     return changes, excluded
 
 

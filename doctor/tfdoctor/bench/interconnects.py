@@ -12,9 +12,9 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench.models import Interconnect, Timed, Watched
+    from tfdoctor.bench.models import GpuObservation, Interconnect, Measurement
 
-__all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "report_narrow_links"]
+__all__ = ["add_measured_speeds", "describe_transfer", "find_narrow_links", "find_pairs_lacking_peer"]
 
 MIN_SAMPLES = 3
 """The number of samples of a busy GPU that its PCI Express generation requires, because an idle GPU lowers it."""
@@ -44,8 +44,8 @@ def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
     return frozenset(pairs)
 
 
-def evaluate_links(
-    links: Sequence[Interconnect], runs: Sequence[Timed], log: str
+def add_measured_speeds(
+    links: Sequence[Interconnect], runs: Sequence[Measurement], log: str
 ) -> tuple[Interconnect, ...]:
     """Add to each link its highest measured speed, and its peer access according to the log."""
     pairs_lacking_peer = find_pairs_lacking_peer(log)
@@ -67,7 +67,9 @@ def evaluate_links(
     return tuple(evaluated)
 
 
-def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Interconnect]) -> str:
+def describe_transfer(
+    devices: Sequence[str], runs: Sequence[Measurement], links: Sequence[Interconnect]
+) -> str:
     """Describe how data moves between these devices, for the end of a sentence, or return ""."""
     description = ""
     speeds = [
@@ -89,7 +91,7 @@ def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequ
     return description
 
 
-def report_narrow_links(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Finding]:
+def find_narrow_links(watched: Sequence[GpuObservation], links: Sequence[Interconnect]) -> list[Finding]:
     """Return findings on GPUs whose link to the host uses fewer lanes or a lower generation than possible."""
     findings = []
     for card in watched:

@@ -18,27 +18,27 @@ __all__ = [
     "BenchComparison",
     "Crossover",
     "Disturbance",
+    "GpuObservation",
     "Interconnect",
-    "PieceChange",
+    "MeasuredDevice",
+    "Measurement",
+    "MeasurementChange",
+    "MedianTime",
     "ProcessorTimes",
     "Scaling",
-    "Seconds",
-    "Timed",
-    "TimedDevice",
-    "Watched",
     "format_duration",
     "is_gpu",
 ]
 
 MIN_UNSTEADINESS = 0.05
-"""The variation from round to round from which a machine counts as unsteady (see `noise.compute_unsteadiness`)."""
+"""The variation from round to round from which a machine counts as unsteady (see `noise.compute_speed_variation`)."""
 
 MAX_OTHER_SHARE = 0.15
 """The share of all processors from which use by other programs makes a measurement count as disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
+class MedianTime:
     """The median of several times, with its 95 % confidence interval."""
 
     median: float
@@ -66,7 +66,7 @@ def format_duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedDevice:
+class MeasuredDevice:
     """A device that was timed."""
 
     device: str
@@ -83,7 +83,7 @@ class TimedDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class Measurement:
     """The measurement of one workload of one size on some devices."""
 
     workload: str
@@ -102,7 +102,7 @@ class Timed:
     devices: tuple[str, ...]
     strategy: str
     """one, towers or mirrored."""
-    seconds: Seconds | None
+    seconds: MedianTime | None
     """Time of a call, or None if it was not timed, for the reason in `left_out`."""
     repeats: int
     """Number of times in the median."""
@@ -168,7 +168,7 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class GpuObservation:
     """The state of a GPU during the run, according to nvidia-smi."""
 
     device: str
@@ -287,11 +287,11 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
-class PieceChange:
+class MeasurementChange:
     """The change of one measurement between two runs."""
 
-    now: Timed
-    then: Timed
+    now: Measurement
+    then: Measurement
     ratio: float
     """Time now divided by the earlier time."""
     noise: float
@@ -313,7 +313,7 @@ class BenchComparison:
     ratio: float | None
     """Median ratio of the longer measurements, or None if the runs are not comparable."""
     noise: float | None
-    changes: tuple[PieceChange, ...]
+    changes: tuple[MeasurementChange, ...]
     """Changes of all measurements that both runs have."""
     why: str
     """Basis of the verdict, or the reason why the runs cannot be compared."""
@@ -327,9 +327,9 @@ class Bench:
 
     target: str
     tensorflow: str | None
-    devices: tuple[TimedDevice, ...]
-    runs: tuple[Timed, ...]
-    watched: tuple[Watched, ...]
+    devices: tuple[MeasuredDevice, ...]
+    runs: tuple[Measurement, ...]
+    watched: tuple[GpuObservation, ...]
     crossover: tuple[Crossover, ...]
     scaling: tuple[Scaling, ...]
     disturbed: str

@@ -6,20 +6,20 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import Seconds
+from tfdoctor.bench.models import MedianTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdoctor.bench.models import Timed
+    from tfdoctor.bench.models import Measurement
 
 __all__ = [
-    "MIN_PIECES",
-    "SHORT_PIECE_S",
+    "MIN_MEASUREMENTS",
+    "SHORT_MEASUREMENT_S",
     "compute_interval",
-    "compute_sway",
-    "compute_unsteadiness",
-    "select_longer",
+    "compute_round_variation",
+    "compute_speed_variation",
+    "select_long_measurements",
 ]
 
 MIN_TIMES = 6
@@ -31,16 +31,16 @@ It is also the number of rounds that are needed to assess how the machine's spee
 STUDENT_T = (2.571, 2.447, 2.365)
 """Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
 
-SHORT_PIECE_S = 1e-3
+SHORT_MEASUREMENT_S = 1e-3
 """The time in seconds below which measurements vary more between processes than within one process.
 
 Such short measurements are not used to assess a whole run if longer ones exist.
 """
-MIN_PIECES = 3
+MIN_MEASUREMENTS = 3
 """The number of measurements that are required to assess a whole run."""
 
 
-def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
+def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> MedianTime | None:
     """Return the median with its confidence interval, or None if there are no times.
 
     The interval consists of order statistics, so the distribution of the times does not matter. With fewer than
@@ -56,23 +56,23 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
         return None
     middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     if count < MIN_TIMES:
-        return Seconds(middle, ordered[0], ordered[-1])
+        return MedianTime(middle, ordered[0], ordered[-1])
     deviation = 1.96 * math.sqrt(count) / 2
     low, high = math.floor(count / 2 - deviation) - 1, math.ceil(count / 2 + deviation)
-    spread, round_count = compute_sway(rounds), sum(value is not None for value in rounds)
+    spread, round_count = compute_round_variation(rounds), sum(value is not None for value in rounds)
     factor = 1.0
     if spread is not None:
         factor = math.exp(
             STUDENT_T[min(round_count - MIN_TIMES, len(STUDENT_T) - 1)] * spread / math.sqrt(round_count)
         )
-    return Seconds(
+    return MedianTime(
         middle,
         min(ordered[max(low, 0)], middle / factor),
         max(ordered[min(high, count - 1)], middle * factor),
     )
 
 
-def compute_sway(rounds: Sequence[float | None]) -> float | None:
+def compute_round_variation(rounds: Sequence[float | None]) -> float | None:
     """Return the standard deviation of the logarithms of round medians, or None for too few rounds.
 
     A value of 0.1 means that the speed varies by about 10 % from round to round.
@@ -81,8 +81,8 @@ def compute_sway(rounds: Sequence[float | None]) -> float | None:
     return statistics.stdev(logs) if len(logs) >= MIN_TIMES else None
 
 
-def select_longer(pieces: Iterable[Timed]) -> list[Timed]:
-    """Return the measurements of `SHORT_PIECE_S` or more, longest first, but at least `MIN_PIECES`."""
+def select_long_measurements(pieces: Iterable[Measurement]) -> list[Measurement]:
+    """Return the measurements of `SHORT_MEASUREMENT_S` or more, longest first, but at least `MIN_MEASUREMENTS`."""
     ordered = sorted(
         (piece for piece in pieces if piece.seconds),
         key=lambda piece: -piece.seconds.median if piece.seconds else 0.0,
@@ -90,18 +90,23 @@ def select_longer(pieces: Iterable[Timed]) -> list[Timed]:
     return [
         piece
         for rank, piece in enumerate(ordered)
-        if rank < MIN_PIECES or (piece.seconds is not None and piece.seconds.median >= SHORT_PIECE_S)
+        if rank < MIN_MEASUREMENTS
+        or (piece.seconds is not None and piece.seconds.median >= SHORT_MEASUREMENT_S)
     ]
 
 
-def compute_unsteadiness(pieces: Iterable[Timed]) -> float | None:
-    """Return how much the machine's speed varies from round to round, on the scale of `compute_sway`.
+def compute_speed_variation(pieces: Iterable[Measurement]) -> float | None:
+    """Return how much the machine's speed varies from round to round, on the scale of `compute_round_variation`.
 
     To exclude the variation of single measurements, the median deviation of all longer ones is used for each round.
     The result is None if there are too few measurements or rounds.
     """
-    usable = [piece for piece in select_longer(pieces) if compute_sway(piece.rounds) is not None]
-    if len(usable) < MIN_PIECES:
+    usable = [
+        piece
+        for piece in select_long_measurements(pieces)
+        if compute_round_variation(piece.rounds) is not None
+    ]
+    if len(usable) < MIN_MEASUREMENTS:
         return None
     common = []
     for number in range(max(len(piece.rounds) for piece in usable)):
@@ -110,5 +115,5 @@ def compute_unsteadiness(pieces: Iterable[Timed]) -> float | None:
             for piece in usable
             if piece.seconds and number < len(piece.rounds) and piece.rounds[number] is not None
         ]
-        common.append(statistics.median(deviations) if len(deviations) >= MIN_PIECES else None)
-    return compute_sway(common)
+        common.append(statistics.median(deviations) if len(deviations) >= MIN_MEASUREMENTS else None)
+    return compute_round_variation(common)

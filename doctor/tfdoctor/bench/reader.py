@@ -10,7 +10,14 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench.models import Interconnect, ProcessorTimes, Seconds, Timed, TimedDevice, Watched
+from tfdoctor.bench.models import (
+    GpuObservation,
+    Interconnect,
+    MeasuredDevice,
+    Measurement,
+    MedianTime,
+    ProcessorTimes,
+)
 from tfdoctor.bench.noise import compute_interval
 from tfdoctor.bench.warmup import STEP_NAMES
 from tfdoctor.errors import UsageError
@@ -20,9 +27,9 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Measured", "parse_earlier", "parse_lines"]
+__all__ = ["RawMeasurements", "parse_earlier", "parse_lines"]
 
-MAX_PIECES = 5000
+MAX_MEASUREMENTS = 5000
 """The maximum number of measurements that are read."""
 MAX_ROUNDS = 64
 """The maximum number of rounds that are read from one measurement."""
@@ -34,13 +41,13 @@ STRATEGIES = ("one", "towers", "mirrored")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RawMeasurements:
     """The measurements of a run before they are evaluated."""
 
     tensorflow: str | None
-    devices: tuple[TimedDevice, ...]
-    runs: tuple[Timed, ...]
-    watched: tuple[Watched, ...] = ()
+    devices: tuple[MeasuredDevice, ...]
+    runs: tuple[Measurement, ...]
+    watched: tuple[GpuObservation, ...] = ()
     stopped: str = ""
     """A sentence that says why the run ended early, or "" if it did not."""
     error: str = ""
@@ -66,10 +73,10 @@ class Measured:
         return any(timed.seconds for timed in self.runs)
 
 
-def parse_lines(parts: Iterable[object]) -> Measured:
+def parse_lines(parts: Iterable[object]) -> RawMeasurements:
     """Parse the payload's lines. Of two lines for the same measurement, the later one counts."""
     version, devices, error, log, autotuned, yardstick, unserved = None, [], "", "", True, None, ""
-    runs: dict[tuple[object, ...], Timed] = {}
+    runs: dict[tuple[object, ...], Measurement] = {}
     for part in parts:
         if not isinstance(part, dict):
             continue
@@ -84,7 +91,7 @@ def parse_lines(parts: Iterable[object]) -> Measured:
         autotuned = autotuned and part.get("autotune") is not False
         log += clean(part["log"]) if isinstance(part.get("log"), str) else ""
         devices += [
-            TimedDevice(
+            MeasuredDevice(
                 clean_line(item["device"], limit=20),
                 _clean_text(item.get("device_name")),
                 capability=_clean_text(item.get("compute_capability")),
@@ -95,9 +102,9 @@ def parse_lines(parts: Iterable[object]) -> Measured:
         yardstick = _parse_yardstick(part.get("yardstick")) or yardstick
         item = part.get("run")
         timed = _parse_timed(item) if isinstance(item, dict) else None
-        if timed is not None and (timed.key in runs or len(runs) < MAX_PIECES):
+        if timed is not None and (timed.key in runs or len(runs) < MAX_MEASUREMENTS):
             runs[timed.key] = timed
-    return Measured(
+    return RawMeasurements(
         version,
         tuple(devices),
         tuple(runs.values()),
@@ -116,10 +123,14 @@ def _parse_yardstick(raw: object) -> ProcessorTimes | None:
     return ProcessorTimes(program, seconds) if program and seconds else None
 
 
-def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
+def _parse_timed(raw: Mapping[str, Any]) -> Measurement | None:
     """Return a measurement from the payload, whose times are in `samples`, or None if it is invalid."""
     samples = raw.get("samples")
-    times = [t for t in map(_parse_positive, samples[:MAX_PIECES]) if t] if isinstance(samples, list) else []
+    times = (
+        [t for t in map(_parse_positive, samples[:MAX_MEASUREMENTS]) if t]
+        if isinstance(samples, list)
+        else []
+    )
     rounds = (
         _parse_rounds(raw.get("rounds"), times)
         if isinstance(samples, list) and len(times) == len(samples)
@@ -145,8 +156,8 @@ def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None,
 
 
 def _parse_piece(
-    raw: Mapping[str, Any], seconds: Seconds | None, repeats: int, rounds: tuple[float | None, ...]
-) -> Timed | None:
+    raw: Mapping[str, Any], seconds: MedianTime | None, repeats: int, rounds: tuple[float | None, ...]
+) -> Measurement | None:
     """Return a measurement from its JSON object and its evaluated times, or None if it is invalid."""
     size, names = raw.get("size"), raw.get("devices")
     if raw.get("workload") not in WORKLOADS or raw.get("strategy") not in STRATEGIES:
@@ -159,7 +170,7 @@ def _parse_piece(
         or not names
     ):
         return None
-    return Timed(
+    return Measurement(
         workload=raw["workload"],
         model=_clean_text(raw.get("model")),
         part=_clean_text(raw.get("part")),
@@ -203,7 +214,7 @@ def _clean_text(value: object) -> str | None:
     return clean_line(value, limit=300) if isinstance(value, str) and value else None
 
 
-def parse_earlier(data: bytes, name: str) -> Measured:
+def parse_earlier(data: bytes, name: str) -> RawMeasurements:
     """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is invalid."""
     error_prefix = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
     try:
@@ -219,13 +230,13 @@ def parse_earlier(data: bytes, name: str) -> Measured:
         message = f"{error_prefix} that this version of tfdoctor reads: its schema_version is {kind}, not 1."
         raise UsageError(message, hint=WRITE_HINT)
     runs = []
-    for number, run in enumerate(raw["runs"][:MAX_PIECES]):
+    for number, run in enumerate(raw["runs"][:MAX_MEASUREMENTS]):
         seconds = run.get("seconds") if isinstance(run, dict) else None
         parsed = None
         if isinstance(seconds, dict):
             median, low, high = (_parse_positive(seconds.get(key)) for key in ("median", "low", "high"))
             if median and low and high:
-                parsed = Seconds(median, low, high)
+                parsed = MedianTime(median, low, high)
         repeats = run.get("repeats") if isinstance(run, dict) else None
         piece = (
             _parse_piece(
@@ -239,10 +250,10 @@ def parse_earlier(data: bytes, name: str) -> Measured:
             raise UsageError(message, hint=WRITE_HINT)
         runs.append(piece)
     devices = raw.get("devices")
-    return Measured(
+    return RawMeasurements(
         _clean_text(raw.get("tensorflow")),
         tuple(
-            TimedDevice(clean_line(run["device"], limit=20), _clean_text(run.get("name")))
+            MeasuredDevice(clean_line(run["device"], limit=20), _clean_text(run.get("name")))
             for run in (devices if isinstance(devices, list) else [])[:256]
             if isinstance(run, dict) and isinstance(run.get("device"), str)
         ),

@@ -12,7 +12,7 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Interconnect, Timed, Watched
+    from tfdoctor.bench.models import GpuObservation, Interconnect, Measurement
 
 __all__ = ["POWER_SLOWDOWNS", "THERMAL_SLOWDOWNS", "compute_scalings"]
 
@@ -39,11 +39,11 @@ AVERAGING_NAMES = {
 class _TrainingStep:
     """A training step on several devices, with the times of its parts in seconds."""
 
-    one: Timed
+    one: Measurement
     """Measurement of the step on all devices."""
     now: float
     """Time of the step on all devices."""
-    alone: Mapping[str, Timed]
+    alone: Mapping[str, Measurement]
     """Measurement of the same total batch on each single device."""
     base: float
     """Time of the fastest single device."""
@@ -77,7 +77,7 @@ class _TrainingStep:
 
 
 def compute_scalings(
-    runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
+    runs: Sequence[Measurement], watched: Sequence[GpuObservation], links: Sequence[Interconnect]
 ) -> tuple[Scaling, ...]:
     """Return one scaling for each strategy, model and set of devices.
 
@@ -115,13 +115,17 @@ def _rank_step(step: _TrainingStep) -> tuple[bool, int]:
     return step.compute is not None, step.one.size
 
 
-def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _TrainingStep:
+def _make_step(
+    timed: Measurement, alone: Mapping[str, Measurement], runs: Sequence[Measurement]
+) -> _TrainingStep:
     """Build a step from all its parts that were timed. Raise ValueError if the step itself was not timed."""
     if timed.seconds is None:
         raise ValueError("only what was timed scales")
     now = timed.seconds.median
 
-    def find_part(name: str, *, devices: tuple[str, ...] = timed.devices, **properties: object) -> Timed | None:
+    def find_part(
+        name: str, *, devices: tuple[str, ...] = timed.devices, **properties: object
+    ) -> Measurement | None:
         for other in runs:
             is_match = (other.model, other.part, other.devices) == (timed.model, name, devices)
             if (
@@ -174,7 +178,10 @@ def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) 
 
 
 def _make_scaling(
-    step: _TrainingStep, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
+    step: _TrainingStep,
+    runs: Sequence[Measurement],
+    watched: Sequence[GpuObservation],
+    links: Sequence[Interconnect],
 ) -> Scaling:
     """Build the scaling of a step: its speedup and, if that is low, the reasons."""
     timed = step.one
@@ -209,8 +216,8 @@ def _make_scaling(
 
 def _list_reasons(
     step: _TrainingStep,
-    runs: Sequence[Timed],
-    watched: Sequence[Watched],
+    runs: Sequence[Measurement],
+    watched: Sequence[GpuObservation],
     links: Sequence[Interconnect],
     *,
     is_slow: bool,
@@ -229,7 +236,7 @@ def _list_reasons(
     ]
 
 
-def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list[tuple[float, str]]:
+def _find_device_losses(step: _TrainingStep, watched: Sequence[GpuObservation]) -> list[tuple[float, str]]:
     """Return problems of the devices themselves, each with a weight by which reasons are sorted.
 
     The weights are above 1, so these problems come before the parts of a step.
@@ -261,7 +268,7 @@ def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list
 
 
 def _find_step_losses(
-    step: _TrainingStep, runs: Sequence[Timed], links: Sequence[Interconnect]
+    step: _TrainingStep, runs: Sequence[Measurement], links: Sequence[Interconnect]
 ) -> list[tuple[float, str]]:
     """Return the parts of a step that take much time, each with a weight of about its share."""
     losses: list[tuple[float, str]] = []

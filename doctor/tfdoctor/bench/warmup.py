@@ -12,10 +12,10 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Timed, TimedDevice
-    from tfdoctor.bench.reader import Measured
+    from tfdoctor.bench.models import MeasuredDevice, Measurement
+    from tfdoctor.bench.reader import RawMeasurements
 
-__all__ = ["STEP_NAMES", "describe_first_calls", "split_first_call"]
+__all__ = ["STEP_NAMES", "add_compilation_steps", "describe_first_calls"]
 
 STEP_NAMES = {
     "ptx-jit": "the driver compiling PTX (JIT), or finding it in its cache",
@@ -28,7 +28,9 @@ STEP_NAMES = {
 _CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
-def split_first_call(timed: Timed, devices: Mapping[str, TimedDevice], measured: Measured) -> Timed:
+def add_compilation_steps(
+    timed: Measurement, devices: Mapping[str, MeasuredDevice], measured: RawMeasurements
+) -> Measurement:
     """Fill in `compiled`, the additional steps that the first call of a measurement may have done.
 
     The log lines in `heard` are removed.
@@ -48,7 +50,7 @@ def split_first_call(timed: Timed, devices: Mapping[str, TimedDevice], measured:
     return dataclasses.replace(timed, heard="", compiled=tuple(reasons or ["graph"]))
 
 
-def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: str) -> bool:
+def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, MeasuredDevice], log: str) -> bool:
     """Return whether the log reports PTX compilation for one of these GPUs.
 
     A report without a compute capability applies to all of them.
@@ -59,7 +61,7 @@ def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: 
     return any(name in devices and devices[name].capability in capabilities for name in gpus)
 
 
-def describe_first_calls(runs: Sequence[Timed]) -> str:
+def describe_first_calls(runs: Sequence[Measurement]) -> str:
     """Return a sentence on the additional time of first calls by reason, or "" if there was none."""
     sums: dict[tuple[str, ...], float] = {}
     for timed in runs:

@@ -13,21 +13,21 @@ __all__ = [
     "HARMLESS",
     "LINT",
     "MEMORY",
-    "MISREAD",
+    "MISLEADING",
     "NARROW_LINK",
     "NOT_PRINTED",
     "NOT_TIMED",
     "RAN_ON_CPU",
     "RELEASE",
-    "SLOWER_THAN_ONE",
+    "SLOWER_THAN_ONE_GPU",
     "CodePage",
 ]
 
-HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
+HARMLESS, MISLEADING, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of the notes that `diagnose` adds to the cause."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of the notes that `placement` prints besides the operations that TensorFlow refused to place."""
-NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
+NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE_GPU, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
 NARROW_LINK = "TFD831"
 """Codes of the findings of `bench`, from NOT_TIMED to NARROW_LINK."""
 MEMORY = "TFD826"

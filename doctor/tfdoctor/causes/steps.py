@@ -16,7 +16,7 @@ __all__ = [
     "CommentOut",
     "Export",
     "Install",
-    "LinkParts",
+    "LinkMatchingFiles",
     "MakeLink",
     "Prepend",
     "Remedy",
@@ -64,7 +64,7 @@ class MakeLink:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkParts:
+class LinkMatchingFiles:
     """Create links to all files in a folder that match a pattern.
 
     The files may be known only after a wheel is installed.
@@ -145,7 +145,7 @@ SHELL_STEPS = (Export, Unset, Rename, Prepend, RemoveEntries)
 """The steps that change environment variables."""
 ShellStep = Union[Export, Unset, Rename, Prepend, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
 """A step that changes environment variables."""
-Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, CommentOut, ShellStep]  # noqa: UP007
+Step = Union[Install, Uninstall, MakeLink, LinkMatchingFiles, Remove, CommentOut, ShellStep]  # noqa: UP007
 """A step of any kind."""
 
 

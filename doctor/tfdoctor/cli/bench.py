@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.files import read_option_file
 from tfdoctor.cli.options import (
     FailOn,
+    FailOnOption,
     Force,
     Html,
     Json,
-    Severe,
     argument,
     check_finite,
     command,
@@ -21,7 +21,7 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import check_reference
+from tfdoctor.dockerfile.write import validate_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.bench import make_bench_json, render_bench
@@ -48,7 +48,7 @@ STAGE_DESCRIPTIONS = {
 }
 """The text for each payload stage that runs before the first timing, by stage name."""
 BENCH_SVG = "bench.svg"
-BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
+STYLE_BY_PNG_NAME = {"bench-light.png": "light", "bench-dark.png": "dark"}
 """The colour scheme of each PNG, by file name."""
 
 
@@ -108,7 +108,7 @@ def bench(
         bool,
         option("With -o: bench-light.png and bench-dark.png, too (needs tfdoctor[plot])."),
     ] = False,
-    fail_on: Severe = FailOn.error,
+    fail_on: FailOnOption = FailOn.error,
     html: Html = None,
     force: Force = False,
     as_json: Json = False,
@@ -145,7 +145,7 @@ def bench(
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.is_terminal)
     if image is not None:
-        timing = _time_in_image(compat, check_reference(image), python, request, progress)
+        timing = _time_in_image(compat, validate_reference(image), python, request, progress)
     else:
         timing = bench_python(make_live_system(python), compat, python, request, on_line=progress.show)
     progress.close()
@@ -190,12 +190,12 @@ def _write_results(output: Path, result: Bench, convert: Callable[[str], bytes] 
     """Write the charts and a JSON file that lists them, and return the result with the chart paths."""
     charts = {BENCH_SVG: make_bench_svg(result).encode("utf-8")}
     if convert is not None:
-        charts |= {name: convert(make_bench_svg(result, style)) for name, style in BENCH_PNG.items()}
+        charts |= {name: convert(make_bench_svg(result, style)) for name, style in STYLE_BY_PNG_NAME.items()}
     for name, chart in charts.items():
         write_file(output / name, chart, force=True)
     result = dataclasses.replace(result, plots=tuple(str(output / name) for name in charts))
     write_file(output / "bench.json", format_json(make_bench_json(result)).encode(), force=True)
-    for name in BENCH_PNG.keys() - charts.keys():
+    for name in STYLE_BY_PNG_NAME.keys() - charts.keys():
         (output / name).unlink(missing_ok=True)  # it shows the replaced result
     return result
 
@@ -223,7 +223,7 @@ def _time_in_image(
 
     engine = connect()
     machine = LiveSystem() if engine.url.startswith("unix://") else None
-    progress.announce_silence(image)
+    progress.print_container_note(image)
     return bench_image(engine, compat, image, python, request, on_line=progress.show, machine=machine)
 
 
@@ -239,7 +239,11 @@ class _Progress:
             return
         run = message.get("run")
         if not isinstance(run, dict):
-            if message.get("status") == "begin" and message.get("stage") in STAGE_DESCRIPTIONS and not self._began:
+            if (
+                message.get("status") == "begin"
+                and message.get("stage") in STAGE_DESCRIPTIONS
+                and not self._began
+            ):
                 self._draw(f"{STAGE_DESCRIPTIONS[str(message['stage'])]}; the time runs when it is done")
             return
         import time
@@ -259,7 +263,7 @@ class _Progress:
         ERR.write(f"\r  {clean_line(text, limit=200)[:width]:{width}}")
         ERR.flush()
 
-    def announce_silence(self, image: str) -> None:
+    def print_container_note(self, image: str) -> None:
         """Print a note instead of progress, because the container reports nothing until it ends."""
         if not self._quiet:
             ERR.write(f"  TensorFlow computes in a container of {clean_line(image, limit=80)} …\n")
@@ -329,5 +333,5 @@ def _make_folder(path: Path, *, force: bool) -> None:
     except (OSError, ValueError) as error:
         message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."
         raise UsageError(message) from error
-    for name in ("bench.json", BENCH_SVG, *BENCH_PNG):
+    for name in ("bench.json", BENCH_SVG, *STYLE_BY_PNG_NAME):
         check_file(path / name, force=force)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.build_emit import format_command, write_context
-from tfdoctor.cli.files import read_option_file, requirement_lines
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.files import list_requirement_lines, read_option_file
+from tfdoctor.cli.machine import select_host
 from tfdoctor.cli.options import (
     Driver,
     Gpus,
@@ -33,11 +33,11 @@ from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_i
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
-from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, Extras, check_index, check_reference
+from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, Extras, validate_index, validate_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.arguments import check_driver, check_python, make_plan
+from tfdoctor.plan.arguments import make_plan, parse_python_version, validate_driver
 from tfdoctor.render.build import make_build_json, render_built, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option, Recommendation
-    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.simulate.request import SimulatedGpus
 
 _PROXY = re.compile(r"https?://[^\s\x00-\x1f]{1,500}")
 _PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
@@ -83,7 +83,7 @@ def build(
         option(
             "TensorFlow: 1.14, 2.15.1, latest. Default: the best.",
             metavar="SPEC",
-            autocompletion=completion_values.releases,
+            autocompletion=completion_values.complete_release,
         ),
     ] = None,
     python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
@@ -159,9 +159,9 @@ def build(
     verifies with a stand-in of it.
     """
     if check_file is not None:
-        from tfdoctor.cli.build_check import check
+        from tfdoctor.cli.build_check import check_build_file
 
-        return check(check_file, as_json=as_json)
+        return check_build_file(check_file, as_json=as_json)
     from tfdoctor.engine import connect
     from tfdoctor.engine.image import BuildSettings, build_image, render_context, with_mirror
 
@@ -172,18 +172,18 @@ def build(
     compat, gpu = Compat.load(), gpu or simulate
     simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
-        requirements=requirement_lines(requirements or (), package or ()),
+        requirements=list_requirement_lines(requirements or (), package or ()),
         ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
-        index=check_index(index) if index is not None else None,
+        index=validate_index(index) if index is not None else None,
         platform=platform,
         uid=uid,
     )
     request = Request(
         tensorflow=tf,
-        python=check_python(python),
+        python=parse_python_version(python),
         method=Method.CONTAINER,
         recipe=Recipe(recipe.value) if recipe is not None else None,
-        base=check_reference(base) if base is not None else None,
+        base=validate_reference(base) if base is not None else None,
         requirements=extras.requirements,
     )
     host = _choose_host(compat, gpus=gpu or (), driver=driver, inspects=not (anywhere or is_text_only))
@@ -285,7 +285,7 @@ def _print_plan(
             names = ", ".join(sorted(image.context.files))
             ERR.write(f"It copies {names}: `{image.command} --emit context DIR` writes them, too.\n")
     else:
-        OUT.write(render_dry_run(image, whole=whole, **OUT.layout))
+        OUT.write(render_dry_run(image, complete=whole, **OUT.layout))
 
 
 def _list_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
@@ -403,7 +403,7 @@ def _push_image(
 
 def _parse_build_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None, no_verify: bool
-) -> Simulated | None:
+) -> SimulatedGpus | None:
     """Return the simulation for the verification, or None if no GPU is simulated.
 
     Raise UsageError if GPUs are simulated although verification is disabled, or if a name is unknown.
@@ -478,7 +478,7 @@ def _check_requirements(
 
 def _parse_tag(tag: str) -> str:
     """Return the image name. Raise UsageError if it has a digest or is invalid."""
-    if "@" in check_reference(tag):
+    if "@" in validate_reference(tag):
         msg = f"--tag: `{tag}` has a digest, which is not known before it is built."
         raise UsageError(msg)
     return tag
@@ -491,10 +491,10 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, ins
     the driver is invalid.
     """
     if gpus and not inspects:
-        return host_for(compat, gpus=gpus, driver=driver, facts=None)
+        return select_host(compat, gpus=gpus, driver=driver, facts=None)
     if not inspects:
-        return Host(driver=check_driver(driver))
-    host = host_for(compat, gpus=gpus, driver=driver, facts=None)
+        return Host(driver=validate_driver(driver))
+    host = select_host(compat, gpus=gpus, driver=driver, facts=None)
     # The image brings its own system, so only the GPUs, driver and processor of this host matter.
     is_windows = host.is_wsl or host.system == "Windows"
     return dataclasses.replace(host, glibc=None, python=None, system="Linux", is_wsl=is_windows)
@@ -536,7 +536,7 @@ def _verify_image(
     compat: Compat,
     image: str,
     tag: str,
-    simulation: Simulated | None,
+    simulation: SimulatedGpus | None,
     *,
     as_json: bool,
     verbose: bool,
@@ -548,7 +548,7 @@ def _verify_image(
     the GPUs.
     """
     from tfdoctor.cli.callbacks import make_stage_printer
-    from tfdoctor.cli.verify import host_of_engine, print_result
+    from tfdoctor.cli.verify import collect_engine_host_facts, print_result
     from tfdoctor.verify.image import verify_image
     from tfdoctor.verify.session import VerifyRequest, count_expected_gpus
 
@@ -560,7 +560,7 @@ def _verify_image(
         if not as_json:
             print_result(verification, as_json=False, verbose=verbose, quiet=quiet)
         return verification
-    host = host_of_engine(compat, engine)
+    host = collect_engine_host_facts(compat, engine)
     gpu_count = count_expected_gpus(host, None) if host is not None else None
     request = (
         VerifyRequest()

@@ -21,7 +21,7 @@ from tfdoctor.dockerfile.read.compose import (
     parse_services,
 )
 from tfdoctor.dockerfile.read.reader import parse_dockerfile
-from tfdoctor.dockerfile.write import check_reference
+from tfdoctor.dockerfile.write import validate_reference
 from tfdoctor.environment.precheck import check_requirements
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -48,7 +48,7 @@ _PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
 """Matches a build argument that can be written unquoted into an ARG instruction."""
 
 
-def check(path: Path, *, as_json: bool) -> int:
+def check_build_file(path: Path, *, as_json: bool) -> int:
     """Check a file, or standard input for `-`, print the problems and return the exit status.
 
     The status is 1 if an error was found. Raise UsageError if the file cannot be read or is of another kind.
@@ -84,7 +84,7 @@ def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool)
         Compat.load(),
         name=display_name,
         read=make_file_reader(folder),
-        foresee=partial(check_requirements, env=os.environ),
+        query_index=partial(check_requirements, env=os.environ),
     )
     if report is None:
         msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
@@ -173,7 +173,7 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
             return None, "its image depends on a variable, or on another file"
         try:
             # Put the FROM on the line of the service, so that findings cite that line.
-            text = "\n" * (start.line - 1) + f"FROM {check_reference(start.image)}\n"
+            text = "\n" * (start.line - 1) + f"FROM {validate_reference(start.image)}\n"
         except UsageError as error:
             return None, clean_line(error.message)
     report = check_dockerfile(
@@ -184,7 +184,7 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         if parent_levels == 0
         else make_file_reader(folder, parent_levels=1),
         start=start,
-        foresee=partial(check_requirements, env=os.environ),
+        query_index=partial(check_requirements, env=os.environ),
     )
     return report, "" if report is not None else f"{clean_line(name)} has no FROM"
 

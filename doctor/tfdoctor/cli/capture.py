@@ -93,9 +93,15 @@ def describe_differences(host_report: Report, recording: Report) -> tuple[str, .
         recorded_outcome = outcomes.get(outcome.code)
         expected_findings = [(finding.cause, finding.severity) for finding in outcome.findings]
         actual_findings = (
-            [(finding.cause, finding.severity) for finding in recorded_outcome.findings] if recorded_outcome is not None else []
+            [(finding.cause, finding.severity) for finding in recorded_outcome.findings]
+            if recorded_outcome is not None
+            else []
         )
-        if recorded_outcome is None or outcome.kind is not recorded_outcome.kind or expected_findings != actual_findings:
+        if (
+            recorded_outcome is None
+            or outcome.kind is not recorded_outcome.kind
+            or expected_findings != actual_findings
+        ):
             differences.append(outcome.code)
     return tuple(differences)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import (
     FailOn,
+    FailOnOption,
     Force,
     Html,
     Json,
     Quiet,
-    Severe,
     Simulate,
     Timeout,
     Yes,
@@ -71,7 +71,7 @@ def check(
     ] = False,
     yes: Yes = False,
     timeout: Timeout = 10.0,
-    fail_on: Severe = FailOn.error,
+    fail_on: FailOnOption = FailOn.error,
     html: Html = None,
     force: Force = False,
     as_json: Json = False,
@@ -156,7 +156,7 @@ def check(
 
         OUT.write("\n")
         return _run_fix(requested_python, timeout, yes=yes, as_json=False, verbose=verbose, quiet=quiet)
-    return exit_status(report, fail_on.value)
+    return choose_exit_status(report, fail_on.value)
 
 
 def _run_simulated_check(
@@ -200,7 +200,7 @@ def _run_simulated_check(
     if simulation is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
     system, simulated_facts = make_stand_in_system(python, simulation), SimulatedFacts()
-    report = examine(system, compat, python=python, timeout=timeout, deep=True, as_if=simulated_facts)
+    report = examine(system, compat, python=python, timeout=timeout, deep=True, modify_facts=simulated_facts)
     if simulated_facts.other_libcuda is not None:
         msg = f"nothing could be simulated: the loader finds {clean_line(simulated_facts.other_libcuda)} before the stand-in."
         raise Error(msg, hint="Take its folder off LD_LIBRARY_PATH.")
@@ -218,7 +218,7 @@ def _run_simulated_check(
         print_simulation_title(simulation, quiet=quiet)
         _print_report(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
         print_simulation_note(quiet=quiet)
-    return exit_status(report, FailOn.error.value)
+    return choose_exit_status(report, FailOn.error.value)
 
 
 def _check_options(
@@ -297,7 +297,7 @@ def _examine_machine(
         from tfdoctor.render.progress import open_progress
         from tfdoctor.render.terminal import ERR
 
-        with open_progress(quiet=quiet or not ERR.is_terminal, moving=False) as display:
+        with open_progress(quiet=quiet or not ERR.is_terminal, animated=False) as display:
             display.stage(text)
 
     compat = Compat.load()
@@ -308,7 +308,7 @@ def _examine_machine(
             python=python,
             timeout=timeout,
             deep=deep,
-            tell=show_message,
+            on_message=show_message,
             meanwhile=lambda: _load_modules(compat),
         )
         return report, None, compat
@@ -319,7 +319,7 @@ def _examine_machine(
     captured = record_system(system, compat, python=python, timeout=timeout, local=local)
     report = captured.host_report
     if deep:
-        observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=show_message)
+        observed = run_tensorflow(system, compat, report.facts, timeout=timeout, on_message=show_message)
         report = evaluate_facts(report.facts, compat, observed)
     return report, captured, compat
 
@@ -376,7 +376,7 @@ def _write_page(
     offered = fix if fix is not None and any(finding is main for finding in fix.findings) else None
     page = make_report_html(
         redacted,
-        typed=redact(typed),
+        check_command=redact(typed),
         fix=None if offered is None else redact(offered.command),
         differences=captured.differences,
     )
@@ -409,7 +409,7 @@ def _print_report(
     from tfdoctor.render.report import render_report
     from tfdoctor.render.terminal import OUT
 
-    text = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.layout)
+    text = render_report(report, verbose=verbose, quiet=quiet, fix=fix, check_command=typed, **OUT.layout)
     OUT.write(text)
     if comparison is not None and not quiet:
         from tfdoctor.render.diff import render_comparison
@@ -425,7 +425,7 @@ def _format_own_command(**options: object) -> str:
     return "tfdoctor check" + "".join(arguments)
 
 
-def exit_status(report: Report, fail_on: str) -> ExitCode:
+def choose_exit_status(report: Report, fail_on: str) -> ExitCode:
     """Return the exit status for a report.
 
     It is 1 if a finding is at least as severe as `fail_on`. Otherwise it is 3 if it is unknown whether TensorFlow will

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.files import read_option_file
-from tfdoctor.cli.options import FailOn, Json, Severe, argument, check_finite, command, option, verbose_option
+from tfdoctor.cli.options import (
+    FailOn,
+    FailOnOption,
+    Json,
+    argument,
+    check_finite,
+    command,
+    option,
+    verbose_option,
+)
 from tfdoctor.cluster import (
     ClusterSource,
     InstalledRelease,
@@ -63,7 +72,7 @@ def cluster(
             callback=check_finite,
         ),
     ] = 10.0,
-    fail_on: Severe = FailOn.error,
+    fail_on: FailOnOption = FailOn.error,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all tasks and findings.")] = False,
 ) -> int:

@@ -128,10 +128,10 @@ def list_completions(words: Sequence[str]) -> Completions:
 
     The result is [(FILES_MARKER, "")] if a file name is expected.
     """
-    from tfdoctor.cli.main import COMMANDS, command_line
+    from tfdoctor.cli.main import COMMANDS, make_command_group
 
     *before, last = words
-    group = command_line()
+    group = make_command_group()
     if before[:1] == ["help"]:
         return _filter_words(last, COMMANDS.items())
     name = next((word for word in before if not word.startswith("-")), None)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["causes_and_codes", "codes", "gpus", "kinds", "releases"]
+__all__ = ["complete_cause_or_code", "complete_code", "complete_gpu", "complete_kind", "complete_release"]
 
 Completions = list[tuple[str, str]]
 _SPACE = re.compile(r"[\s(),;/]+")
 """Matches characters that are replaced to make a GPU name a single shell word. `compat.gpus` reads both forms."""
 
 
-def releases(incomplete: str) -> Completions:
+def complete_release(incomplete: str) -> Completions:
     """Return the TensorFlow releases, newest first, with their release dates."""
     from tfdoctor.compat import Compat
 
@@ -29,7 +29,7 @@ def releases(incomplete: str) -> Completions:
     )
 
 
-def gpus(incomplete: str) -> Completions:
+def complete_gpu(incomplete: str) -> Completions:
     """Return the names of the GPUs, without "GeForce", with their compute capabilities."""
     from tfdoctor.compat import Compat
 
@@ -40,14 +40,14 @@ def gpus(incomplete: str) -> Completions:
     return _filter_values(_SPACE.sub("-", incomplete), names.items(), incomplete)
 
 
-def codes(incomplete: str) -> Completions:
+def complete_code(incomplete: str) -> Completions:
     """Return the codes of the `check` rules, with their titles."""
     from tfdoctor.rules import ALL_RULES
 
     return _filter_values(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
 
 
-def causes_and_codes(incomplete: str) -> Completions:
+def complete_cause_or_code(incomplete: str) -> Completions:
     """Return the codes that `explain` accepts with their titles, and the causes with their meanings."""
     from tfdoctor.explain import list_entries
 
@@ -56,7 +56,7 @@ def causes_and_codes(incomplete: str) -> Completions:
     return _filter_values(incomplete, [*((rule.code, rule.title) for rule in entries.rules), *causes])
 
 
-def kinds(incomplete: str) -> Completions:
+def complete_kind(incomplete: str) -> Completions:
     """Return the kinds of output that `parse` accepts."""
     from tfdoctor.parse.registry import PARSERS
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.log_arguments import list_logs, write_note
 from tfdoctor.cli.options import (
     FailOn,
+    FailOnOption,
     Force,
     Html,
     Json,
     Quiet,
-    Severe,
     argument,
     command,
     option,
@@ -62,7 +62,7 @@ def diagnose(
     output: Annotated[
         DiagnoseFormat, option("github: Markdown for an issue, redacted.", "--format")
     ] = DiagnoseFormat.text,
-    fail_on: Severe = FailOn.error,
+    fail_on: FailOnOption = FailOn.error,
     html: Html = None,
     force: Force = False,
     as_json: Json = False,
@@ -111,7 +111,7 @@ def diagnose(
         for number, report in enumerate(reports):
             text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.layout)
             OUT.write(text if number == 0 and not follow else f"\n{text}")
-    return exit_status(reports, fail_on.value)
+    return choose_exit_status(reports, fail_on.value)
 
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
@@ -125,7 +125,7 @@ def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogR
     ]
 
 
-def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
+def choose_exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
     """Return 1 if a finding is at least as severe as `fail_on`, else 0. Return 0 if `fail_on` is "never"."""
     if fail_on == "never":
         return ExitCode.OK

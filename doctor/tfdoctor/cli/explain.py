@@ -20,7 +20,7 @@ def explain(
         argument(
             "TFD203, libs-not-on-path, or the words of a message. Default: list all.",
             metavar="[CODE|CAUSE|WORDS…]",
-            autocompletion=completion_values.causes_and_codes,
+            autocompletion=completion_values.complete_cause_or_code,
         ),
     ] = None,
     as_json: Json = False,
@@ -33,5 +33,5 @@ def explain(
     if as_json:
         write_json(make_explanation_json(explanation))
     else:
-        OUT.write(render_explanation(explanation, whole=verbose, **OUT.layout))
+        OUT.write(render_explanation(explanation, complete=verbose, **OUT.layout))
     return ExitCode.OK

@@ -20,7 +20,7 @@ __all__ = ["CONNECT_COMMAND", "CheckOptions", "parse_check", "parse_connect"]
 
 
 class CheckOptions(TypedDict):
-    """The arguments of `cli.check.check`."""
+    """The arguments of `cli.check_build_file.check`."""
 
     folder: str | None
     python: str | None

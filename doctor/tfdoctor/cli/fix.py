@@ -63,7 +63,7 @@ def fix(
         argument(
             "Only these findings: TFD203. Default: all that can be fixed.",
             metavar="[CODE…]",
-            autocompletion=completion_values.codes,
+            autocompletion=completion_values.complete_code,
         ),
     ] = None,
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
@@ -91,7 +91,7 @@ def fix(
     is_silent = quiet or as_json
     request = FixRequest(
         python=python,
-        codes=codes_of(codes or ()),
+        codes=resolve_codes(codes or ()),
         installer=installer.value if installer is not None else None,
         timeout=timeout,
         deep=not no_deep,
@@ -106,7 +106,7 @@ def fix(
                 render_fix(result, is_plan=dry, asks_next=asking, verbose=verbose, quiet=quiet, **OUT.layout)
             )
 
-    with stop_on_signal(systems), open_progress(quiet=is_silent, verbose=verbose, moving=False) as display:
+    with stop_on_signal(systems), open_progress(quiet=is_silent, verbose=verbose, animated=False) as display:
         if undo_changes:
             prefix = find_prefix(systems, request)
             undone = undo_fix(prefix, force=force, progress=display)
@@ -135,7 +135,7 @@ def fix(
 
 def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
     """Raise UsageError if a code is unknown or options exclude each other."""
-    codes_of(codes)
+    resolve_codes(codes)
     if undo and (codes or dry_run):
         raise UsageError(
             "--undo undoes everything that fix has done here: it takes no CODE and no --dry-run."
@@ -155,7 +155,7 @@ def _ask_agreement() -> bool:
     return False
 
 
-def codes_of(selected: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
+def resolve_codes(selected: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
     """Return the given codes in upper case, with each retired code replaced by its successors.
 
     Raise UsageError if a code is unknown.

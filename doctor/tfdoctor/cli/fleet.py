@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import (
     FailOn,
+    FailOnOption,
     Force,
     Json,
-    Severe,
     argument,
     check_finite,
     command,
@@ -109,7 +109,7 @@ def fleet(
         list[str] | None, option("run: give this to ssh or srun: -p2222, --gres=gpu:8.", metavar="OPTION")
     ] = None,
     dry_run: Annotated[bool, option("run: only say which hosts, and what.", "--dry-run")] = False,
-    fail_on: Severe = FailOn.error,
+    fail_on: FailOnOption = FailOn.error,
     html: Annotated[
         Path | None,
         option(
@@ -253,11 +253,11 @@ def _emit_manifest(
     Raise UsageError if the image or the namespace is invalid.
     """
     from tfdoctor.fleet.nodes import Job
-    from tfdoctor.fleet.nodes.kubernetes import check_image, format_manifest
+    from tfdoctor.fleet.nodes.kubernetes import format_manifest, validate_image
     from tfdoctor.fleet.nodes.zipapp import build_zipapp
     from tfdoctor.render.terminal import OUT
 
-    image = check_image(namespace, image)
+    image = validate_image(namespace, image)
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder, "tfdoctor.pyz")
         path.write_bytes(build_zipapp())
@@ -286,7 +286,7 @@ def _make_engine(name: str, value: str, options: list[str], *, image: str | None
         from tfdoctor.fleet.nodes.kubernetes import KubernetesEngine
 
         engine = KubernetesEngine(value, image, gpus=gpus)
-        write_note(engine.asks)
+        write_note(engine.requests_note)
         return engine
     if name == "ray":
         from tfdoctor.fleet.nodes.ray import RayEngine
@@ -329,7 +329,7 @@ def _run_on_hosts(
     from tfdoctor.system.writing import make_scratch_folder
 
     store = Store(folder)
-    if not (store.empty or resume):
+    if not (store.is_empty or resume):
         msg = f"{clean_line(str(folder))} is not empty."
         raise UsageError(
             msg, hint="Name a new folder, or give --resume to ask only the hosts that are missing."
@@ -375,7 +375,7 @@ def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> 
         try:
             for result in results:
                 arrival = time.time()
-                store.keep(
+                store.save_answer(
                     result, asked=arrival - result.seconds if result.seconds else start_time, came=arrival
                 )
                 result_count += 1

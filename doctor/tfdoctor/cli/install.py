@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.files import read_requirement_set
-from tfdoctor.cli.machine import PROBE_TIMEOUT_S, host_for
+from tfdoctor.cli.machine import PROBE_TIMEOUT_S, select_host
 from tfdoctor.cli.options import (
     Driver,
     Gpus,
@@ -49,7 +49,12 @@ from tfdoctor.environment.smoke_test import examine_installed, is_gpu_missing, i
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
-from tfdoctor.plan.arguments import check_driver, check_python, expand_card_names, find_common_answer
+from tfdoctor.plan.arguments import (
+    expand_gpu_names,
+    find_common_answer,
+    parse_python_version,
+    validate_driver,
+)
 from tfdoctor.render.install import (
     make_environment_json,
     make_install_json,
@@ -62,7 +67,7 @@ from tfdoctor.render.plan import format_bytes, make_recommendation_json, render_
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.report import render_report
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.render.verify import make_verification_json, render_end
+from tfdoctor.render.verify import make_verification_json, render_result
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -75,7 +80,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.install import InstallRequest, InstallResult
     from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report, Verification
-    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.simulate.request import SimulatedGpus
     from tfdoctor.system import System
 
 # Matches an http, https or file URL without credentials, query and fragment.
@@ -89,7 +94,7 @@ def install(
         option(
             "TensorFlow: 2.15.1, 2.20, latest. Default: the best.",
             metavar="SPEC",
-            autocompletion=completion_values.releases,
+            autocompletion=completion_values.complete_release,
         ),
     ] = None,
     python: Annotated[
@@ -158,7 +163,7 @@ def install(
         host, machine = _find_host(
             compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
         )
-        host = _choose_host(compat, host, tf, python)
+        host = _resolve_gpu_names(compat, host, tf, python)
         choice = choose_plan(options, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, PlanChoice):
         if as_json:
@@ -170,7 +175,7 @@ def install(
     if dry_run:
         return _print_dry_run(request, notes, as_json=as_json, verbose=verbose)
     result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
-    with open_progress(quiet=quiet or as_json or not ERR.is_terminal, moving=False) as display:
+    with open_progress(quiet=quiet or as_json or not ERR.is_terminal, animated=False) as display:
         report = examine_installed(request, compat, display, run_tensorflow=not no_deep)
     is_for_this_host = not (gpu or anywhere or driver is not None or facts is not None)
     is_correct = is_intact(report) and not (is_for_this_host and is_gpu_missing(report))
@@ -195,7 +200,7 @@ def install(
 def _verify_installation(
     compat: Compat,
     request: InstallRequest,
-    simulation: Simulated,
+    simulation: SimulatedGpus,
     *,
     quiet: bool,
     as_json: bool,
@@ -207,7 +212,7 @@ def _verify_installation(
         compat, python, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
     )
     if not as_json:
-        OUT.write(render_end(verification, verbose=verbose, quiet=quiet, **OUT.layout))
+        OUT.write(render_result(verification, verbose=verbose, quiet=quiet, **OUT.layout))
     return verification
 
 
@@ -245,10 +250,10 @@ def _find_host(
     """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
-    driver = check_driver(driver)
+    driver = validate_driver(driver)
     requested = None
     if gpus or facts is not None:
-        requested = host_for(compat, gpus=gpus, driver=driver, facts=facts)
+        requested = select_host(compat, gpus=gpus, driver=driver, facts=facts)
     elif anywhere:
         requested = Host(driver=driver)
     facts_here = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
@@ -272,13 +277,13 @@ def _find_host(
     return host, facts_here.machine
 
 
-def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
+def _resolve_gpu_names(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
     """Return the host with each ambiguous GPU name replaced by one of the GPUs with that name.
 
     Raise UsageError if these GPUs need different plans.
     """
     if any(gpu.other_capabilities for gpu in host.cards):
-        version = check_python(python) if python is not None and python[:1].isdigit() else None
+        version = parse_python_version(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
         find_common_answer(
             compat,
@@ -287,7 +292,7 @@ def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None)
                 find_best_fit(compat, resolved_host, python=version, spec=spec)
             ),
         )
-    return expand_card_names(host)[0]
+    return expand_gpu_names(host)[0]
 
 
 def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
@@ -313,9 +318,11 @@ def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bo
     else:
         lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(request)]
         if unresolved_reason:
-            lines.append(f"Could not check whether your requirements are compatible with it: {unresolved_reason}")
+            lines.append(
+                f"Could not check whether your requirements are compatible with it: {unresolved_reason}"
+            )
         folder, steps = str(request.folder), list_commands(request)
-        OUT.write(render_dry_run(request.option, folder, lines, steps, whole=verbose, **OUT.layout))
+        OUT.write(render_dry_run(request.option, folder, lines, steps, complete=verbose, **OUT.layout))
     return ExitCode.IMPOSSIBLE if unresolved_reason else ExitCode.OK
 
 

@@ -194,7 +194,9 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, st
             except ValueError:
                 return file.name
 
-        def is_excluded(file: Path, settings: Settings = settings, get_path: object = get_relative_path) -> bool:
+        def is_excluded(
+            file: Path, settings: Settings = settings, get_path: object = get_relative_path
+        ) -> bool:
             return bool(settings.exclude) and settings.is_excluded(get_path(file))  # type: ignore[operator]
 
         is_named = not path.is_dir()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host, build_host
-from tfdoctor.plan.arguments import check_driver, find_named_card
+from tfdoctor.plan.arguments import parse_gpu, validate_driver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.fit import HostGpu
 
-__all__ = ["host_for"]
+__all__ = ["select_host"]
 
 PROBE_TIMEOUT_S = 10.0
 """The time limit in seconds for examining this host."""
 
 
-def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
+def select_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
     """Return a host with the named GPUs, the host of a recording, or this host if neither is given.
 
     `facts` is the path of the recording. `driver`, if given, replaces the driver of the host. Raise UsageError if a
@@ -31,9 +31,9 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
     """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
-    driver = check_driver(driver)
+    driver = validate_driver(driver)
     if gpus:
-        host_gpus = tuple(find_named_card(compat, name) for name in gpus)
+        host_gpus = tuple(parse_gpu(compat, name) for name in gpus)
         return Host(
             cards=host_gpus,
             driver=driver,

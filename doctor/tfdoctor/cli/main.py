@@ -181,7 +181,7 @@ def main(
     """Why TensorFlow does not see your GPU, and what to type so that it does."""
 
 
-def command_line() -> Any:
+def make_command_group() -> Any:
     """Return the Click group that parses a command line and calls the command."""
     app = typer.Typer(
         name="tfdoctor",

@@ -53,7 +53,7 @@ def matrix(
         option(
             'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its sheet (--all: all of it).',
             metavar="SPEC",
-            autocompletion=completion_values.releases,
+            autocompletion=completion_values.complete_release,
         ),
     ] = None,
     cuda: Annotated[str | None, option("Built with this CUDA: 12, 11.2.", metavar="V")] = None,
@@ -65,7 +65,7 @@ def matrix(
         option(
             'With code for this card: "RTX 3060", or its PCI id.',
             metavar="NAME",
-            autocompletion=completion_values.gpus,
+            autocompletion=completion_values.complete_gpu,
         ),
     ] = None,
     driver: Annotated[str | None, option("Those that run on this driver: 550.54.14.", metavar="V")] = None,
@@ -165,7 +165,7 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     for matrix_row in matrix_rows:
         rows_by_version.setdefault(matrix_row.release.version, []).append(matrix_row)
     sheets = [make_sheet(compat, version_rows) for version_rows in rows_by_version.values()]
-    with open_progress(quiet=not ERR.is_terminal, moving=False) as display:
+    with open_progress(quiet=not ERR.is_terminal, animated=False) as display:
         table = build_answer_table(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
     page = make_explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
     write_file(target, page, force=force, option="--html")
@@ -217,7 +217,7 @@ def _print_rows(
         OUT.write_document(pages.render_markdown_rows(rows, note=note))
     elif not rows:
         reasons = [*filter(None, [note]), *_explain_no_match(compat, query, gpu)]
-        OUT.write(pages.render_nothing(reasons, **OUT.layout))
+        OUT.write(pages.render_no_match(reasons, **OUT.layout))
     else:
         if newest and query.os == "linux":
             OUT.write(
@@ -301,7 +301,7 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
     if matching_gpu is not None:
         note = f"{matching_gpu.name} has compute capability {matching_gpu.capability}."
         return dataclasses.replace(query, capability=matching_gpu.capability), note
-    match = compat.gpus_named(gpu)
+    match = compat.find_gpus_by_name(gpu)
     if match is None:
         nearest = compat.nearest_gpu_names(gpu)
         advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""

@@ -13,6 +13,7 @@ from tfdoctor.records import dataclass
 __all__ = [
     "Driver",
     "FailOn",
+    "FailOnOption",
     "Force",
     "Gpus",
     "Html",
@@ -25,7 +26,6 @@ __all__ = [
     "Packages",
     "Python",
     "Quiet",
-    "Severe",
     "Simulate",
     "Timeout",
     "Yes",
@@ -112,7 +112,7 @@ Force = Annotated[bool, option("Replace an existing file.", "--force")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
 Quiet = Annotated[bool, option("Print only the verdict.", "--quiet", "-q")]
 OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]
-Severe = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
+FailOnOption = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
 Timeout = Annotated[
     float,
     option(
@@ -128,7 +128,7 @@ Gpus = Annotated[
     option(
         "Plan for this card instead of this machine's; again for each further one.",
         metavar="NAME|CC",
-        autocompletion=completion_values.gpus,
+        autocompletion=completion_values.complete_gpu,
     ),
 ]
 Driver = Annotated[str | None, option("For this driver.", metavar="V")]
@@ -137,7 +137,7 @@ Simulate = Annotated[
     option(
         "Show TensorFlow a stand-in of this card instead of a GPU.",
         metavar="NAME|CC",
-        autocompletion=completion_values.gpus,
+        autocompletion=completion_values.complete_gpu,
     ),
 ]
 Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import UsageError
-from tfdoctor.parse.registry import PARSERS, detect
+from tfdoctor.parse.registry import PARSERS, detect_kind
 from tfdoctor.parse.registry import parse as parse_text
 from tfdoctor.render.json import SCHEMA_VERSION, write_json
 from tfdoctor.render.terminal import OUT
@@ -31,7 +31,7 @@ def parse(
         argument(
             "What printed it: smi_table, nvcc, ldconfig …, or auto.",
             metavar="KIND|auto",
-            autocompletion=completion_values.kinds,
+            autocompletion=completion_values.complete_kind,
         ),
     ],
     file: Annotated[
@@ -46,7 +46,7 @@ def parse(
         message = f"`{clean_line(kind)}` is not a known kind of output."
         raise UsageError(message, hint=hint)
     text = _load_input(file)
-    detected_kind = detect(text) if kind == "auto" else kind
+    detected_kind = detect_kind(text) if kind == "auto" else kind
     if detected_kind is None:
         raise UsageError("This output is not recognised.", hint=f"Name its kind, one of: {' '.join(PARSERS)}")
     data = parse_text(detected_kind, text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tfdoctor.cli.log_arguments import list_logs, write_note
-from tfdoctor.cli.options import FailOn, Force, Json, Severe, argument, command, option, verbose_option
+from tfdoctor.cli.options import FailOn, FailOnOption, Force, Json, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
@@ -30,7 +30,7 @@ def placement(
         Path | None, option("Write a picture of operations over devices, too.", "--svg", metavar="FILE")
     ] = None,
     force: Force = False,
-    fail_on: Severe = FailOn.error,
+    fail_on: FailOnOption = FailOn.error,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all operations and all evidence.")] = False,
 ) -> int:
@@ -48,7 +48,7 @@ def placement(
     ):
         placements = read_placement(read_log(name, on_note=write_note, meter=display))
     compat = Compat.load()
-    era = infer_era(placements.said, compat) if needs_kernels(placements) else None
+    era = infer_era(placements.release_messages, compat) if needs_kernels(placements) else None
     result = evaluate_placement(placements, label, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
         write_file(svg, make_placement_svg(result).encode("utf-8"), force=force, option="--svg")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import select_host
 from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.plan import Method, Request
-from tfdoctor.plan.arguments import add_machine_arguments, check_python, make_plan
+from tfdoctor.plan.arguments import add_machine_arguments, make_plan, parse_python_version
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.terminal import OUT
@@ -24,7 +24,7 @@ def recommend(
         option(
             'Releases: 2.15, 2.15.0, ">=2.10,<2.13". Default: the best.',
             metavar="SPEC",
-            autocompletion=completion_values.releases,
+            autocompletion=completion_values.complete_release,
         ),
     ] = None,
     gpu: Annotated[
@@ -32,7 +32,7 @@ def recommend(
         option(
             'A card: "RTX 5090", 8.6. Default: this machine\'s.',
             metavar="NAME|CC",
-            autocompletion=completion_values.gpus,
+            autocompletion=completion_values.complete_gpu,
         ),
     ] = None,
     driver: Annotated[
@@ -51,8 +51,8 @@ def recommend(
     Without --tf: the best one. Changes nothing, and uses no network. Exit status 1 where nothing fits.
     """
     compat = Compat.load()
-    host = host_for(compat, gpus=gpu or [], driver=driver, facts=facts)
-    request = Request(tensorflow=tf, python=check_python(python), method=method)
+    host = select_host(compat, gpus=gpu or [], driver=driver, facts=facts)
+    request = Request(tensorflow=tf, python=parse_python_version(python), method=method)
     recommendation = add_machine_arguments(make_plan(compat, request, host), gpu or [], driver)
     if as_json:
         write_json(make_recommendation_json(recommendation))

@@ -14,7 +14,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.running.launch import (
     make_loader_environment,
     make_placement_environment,
-    open_standard_streams,
+    replace_unusable_streams,
 )
 from tfdoctor.system import signals
 from tfdoctor.text import clean_line
@@ -22,7 +22,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.running.log_worker import Analyst
+    from tfdoctor.running.log_worker import LogWorker
     from tfdoctor.running.passthrough import Passthrough
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -68,10 +68,10 @@ def run(
         raise Error(
             "run needs Linux or another POSIX system.", hint="python train.py 2>&1 | tfdoctor diagnose"
         )
-    from tfdoctor.running.log_worker import Analyst
+    from tfdoctor.running.log_worker import LogWorker
     from tfdoctor.running.passthrough import Passthrough, hold_signals
 
-    open_standard_streams()
+    replace_unusable_streams()
     environment, placement_notes = (
         make_placement_environment(os.environ) if placement else (dict(os.environ), [])
     )
@@ -79,8 +79,8 @@ def run(
     if verbose_loader:
         environment, notes = make_loader_environment(environment)
     with signals.use_default_signals(), hold_signals() as mask:
-        analyst = Analyst(placement=placement)
-        program = Passthrough(words, environment, mask, analyst.take)
+        analyst = LogWorker(placement=placement)
+        program = Passthrough(words, environment, mask, analyst.queue_output)
         try:
             program.start()
         except OSError as error:
@@ -134,7 +134,7 @@ def _write_report(
     command_line: Sequence[str],
     status: int,
     program: Passthrough,
-    analyst: Analyst,
+    analyst: LogWorker,
     notes: tuple[Sequence[str], Sequence[str]],
     fail_on: FailOn,
     *,

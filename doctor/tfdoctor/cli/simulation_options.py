@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
-from tfdoctor.plan.arguments import check_driver, find_named_card
+from tfdoctor.plan.arguments import parse_gpu, validate_driver
 from tfdoctor.simulate.request import add_stand_in, make_simulated
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Verification
-    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.simulate.request import SimulatedGpus
     from tfdoctor.system import LiveSystem
     from tfdoctor.verify.session import VerifyRequest
 
@@ -35,15 +35,15 @@ _NUMBER = re.compile(r"[0-9]{1,3}")
 
 def parse_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
-) -> Simulated | None:
+) -> SimulatedGpus | None:
     """Return the simulation that --simulate, --driver and --gpus request, or None if there is none.
 
     `names` are the values of --simulate. Raise UsageError if a value is invalid.
     """
     if not names:
         return None
-    driver = check_driver(driver)
-    simulated_gpus = [find_named_card(compat, name, "--simulate") for name in names]
+    driver = validate_driver(driver)
+    simulated_gpus = [parse_gpu(compat, name, "--simulate") for name in names]
     arguments = [argument for name in names for argument in ("--simulate", name)]
     arguments += ["--driver", driver] if driver is not None else []
     if gpus is not None:
@@ -60,7 +60,7 @@ def parse_simulation(
     return make_simulated(compat, simulated_gpus, driver=driver, typed=arguments)
 
 
-def make_stand_in_system(python: str | None, simulation: Simulated) -> LiveSystem:
+def make_stand_in_system(python: str | None, simulation: SimulatedGpus) -> LiveSystem:
     """Return a `LiveSystem` whose child processes load the stand-in driver.
 
     Raise CompilerError if the stand-in cannot be built.
@@ -73,7 +73,7 @@ def make_stand_in_system(python: str | None, simulation: Simulated) -> LiveSyste
     return make_live_system(python, env=add_stand_in(host.env, simulation, str(folder)))
 
 
-def print_simulation_title(simulation: Simulated, *, quiet: bool) -> None:
+def print_simulation_title(simulation: SimulatedGpus, *, quiet: bool) -> None:
     """Print, before any other output, that this is a simulation."""
     from tfdoctor.render.terminal import OUT
     from tfdoctor.render.verify import render_simulation
@@ -93,7 +93,7 @@ def print_simulation_note(*, quiet: bool) -> None:
 
 
 def verify_simulated_python(
-    compat: Compat, python: str | None, request: VerifyRequest, simulation: Simulated, *, quiet: bool
+    compat: Compat, python: str | None, request: VerifyRequest, simulation: SimulatedGpus, *, quiet: bool
 ) -> Verification:
     """Verify a Python of this host with the stand-in driver.
 
@@ -105,7 +105,7 @@ def verify_simulated_python(
 
     system = make_stand_in_system(python, simulation)
     print_simulation_title(simulation, quiet=quiet)
-    with open_progress(quiet=quiet, moving=False) as display:
+    with open_progress(quiet=quiet, animated=False) as display:
         return verify_python(
             system, compat, python, request, on_stage=make_stage_printer(quiet=quiet), progress=display
         )
@@ -116,7 +116,7 @@ def verify_simulated_image(
     compat: Compat,
     image: str,
     request: VerifyRequest,
-    simulation: Simulated,
+    simulation: SimulatedGpus,
     *,
     quiet: bool,
 ) -> Verification:
@@ -131,7 +131,7 @@ def verify_simulated_image(
 
     stand_in = build_stand_in()
     print_simulation_title(simulation, quiet=quiet)
-    with open_progress(quiet=quiet, moving=False) as display:
+    with open_progress(quiet=quiet, animated=False) as display:
         print_stage = make_stage_printer(quiet=quiet)
         return verify_image(
             engine, compat, image, request, on_stage=print_stage, stand_in=stand_in, progress=display

@@ -77,7 +77,7 @@ def _run_command(arguments: list[str], received_signals: list[int]) -> int:
     except MemoryError:
         return _report_error(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
     except ImportError as error:
-        if stdio.may_loader_variables_fail():
+        if stdio.can_loader_variables_break_imports():
             raise
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _report_error(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
@@ -93,7 +93,9 @@ def _run_command(arguments: list[str], received_signals: list[int]) -> int:
             )
             return _report_error(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _report_defect(error, wants_json)
-    if status == ExitCode.INTERRUPTED and received_signals:  # Typer turns a KeyboardInterrupt into this status
+    if (
+        status == ExitCode.INTERRUPTED and received_signals
+    ):  # Typer turns a KeyboardInterrupt into this status
         return _report_interrupt(received_signals)
     return status
 
@@ -128,11 +130,11 @@ def _run_typer() -> int:
 
     import typer
 
-    from tfdoctor.cli.main import command_line
+    from tfdoctor.cli.main import make_command_group
 
     arguments = sys.argv[1:]
     try:
-        code = command_line()(arguments or ["--help"], standalone_mode=False)
+        code = make_command_group()(arguments or ["--help"], standalone_mode=False)
     except typer.Exit as typer_exit:
         return typer_exit.exit_code
     except typer.Abort:

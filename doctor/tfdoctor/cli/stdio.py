@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["discard_output", "ensure_standard_streams", "may_loader_variables_fail"]
+__all__ = ["can_loader_variables_break_imports", "discard_output", "ensure_standard_streams"]
 
 
 class _SafeStream:
@@ -74,7 +74,7 @@ def discard_output(stream: TextIO) -> None:
         stream.flush()
 
 
-def may_loader_variables_fail() -> bool:
+def can_loader_variables_break_imports() -> bool:
     """Return whether LD_LIBRARY_PATH or LD_PRELOAD could be the reason why a module cannot be loaded.
 
     The result is False if tfdoctor was already restarted without these variables.

@@ -23,11 +23,11 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import check_reference
+from tfdoctor.dockerfile.write import validate_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_end
+from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_result
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
 from tfdoctor.verify.session import VerifyRequest
@@ -129,7 +129,7 @@ def verify(
     request = VerifyRequest(
         stages=_parse_stages(stages),
         expected=expect_gpus,
-        gpus=_check_gpus(gpus) if simulation is None else None,
+        gpus=_parse_gpus(gpus) if simulation is None else None,
         limits=Limits.with_seconds(timeout) if timeout is not None else Limits(),
         memory=_parse_memory(memory),
         python=python if image is not None else None,
@@ -143,7 +143,7 @@ def verify(
     if image is None:
         verification = _verify_python(compat, python, request, quiet=quiet or as_json)
     else:
-        verification = _verify_image(compat, check_reference(image), request, quiet=quiet or as_json)
+        verification = _verify_image(compat, validate_reference(image), request, quiet=quiet or as_json)
     print_result(verification, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
         write_file(junit_file, make_junit_xml(verification).encode("utf-8"), force=force, option="--junit")
@@ -170,11 +170,11 @@ def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: 
     engine = connect()
     if request.simulated is not None:
         return verify_simulated_image(engine, compat, image, request, request.simulated, quiet=quiet)
-    host = host_of_engine(compat, engine)
+    host = collect_engine_host_facts(compat, engine)
     return verify_image(engine, compat, image, request, host=host, on_stage=make_stage_printer(quiet=quiet))
 
 
-def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
+def collect_engine_host_facts(compat: Compat, engine: ContainerEngine) -> Facts | None:
     """Return the facts of this host if the engine runs on it, or None if the engine is remote."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem
@@ -203,7 +203,7 @@ def print_result(verification: Verification, *, as_json: bool, verbose: bool, qu
     if as_json:
         write_json(make_verification_json(verification))
     else:
-        OUT.write(render_end(verification, verbose=verbose, quiet=quiet, **OUT.layout))
+        OUT.write(render_result(verification, verbose=verbose, quiet=quiet, **OUT.layout))
 
 
 def _parse_stages(text: str | None) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def _parse_stages(text: str | None) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name in names)
 
 
-def _check_gpus(text: str | None) -> str | None:
+def _parse_gpus(text: str | None) -> str | None:
     """Return the value of `--gpus` unchanged. Raise UsageError if it is invalid."""
     if text is None or _GPUS.fullmatch(text):
         return text

@@ -86,10 +86,10 @@ def evaluate_cluster(
         _make_member(other_task, address, other_task == task, source, listening, reached)
         for other_task, address in addresses.items()
     )
-    faults += _report_unreachable(members)
+    faults += _find_unreachable_tasks(members)
     if proxy is not None and (source == "env" or reached is not None):
         faults += _find_proxied_tasks(addresses, task, proxy)
-    faults += _check_versions(installed)
+    faults += _find_version_differences(installed)
     limited_faults = tuple(_limit_faults(faults))
     notes = [specification.unknown_note] if specification.unknown_note else []
     notes += [
@@ -110,7 +110,7 @@ def evaluate_cluster(
     )
 
 
-def _check_versions(installed: Sequence[InstalledRelease]) -> list[Fault]:
+def _find_version_differences(installed: Sequence[InstalledRelease]) -> list[Fault]:
     """Return a warning if the machines have different TensorFlow versions, which is not supported."""
     machines: dict[str, list[str]] = {}
     for machine in installed:
@@ -153,7 +153,9 @@ def _format_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
-def _find_invalid_addresses(addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification) -> list[Fault]:
+def _find_invalid_addresses(
+    addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification
+) -> list[Fault]:
     """Return faults for invalid addresses, except those that the specification's own faults already name."""
     reported_tasks = {fault.task for fault in cluster_spec.faults if fault.name == "cluster-address"}
     faults = []
@@ -264,7 +266,9 @@ def _find_job_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
     if cluster_spec.kind == "TF_CONFIG":
         faults += [_make_job_name_fault(job) for job in jobs if job not in JOB_NAMES]
     elif any(not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII) for job in jobs):
-        faults += [_make_job_name_fault(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
+        faults += [
+            _make_job_name_fault(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)
+        ]
     else:
         faults += [_make_job_name_fault(job) for job in jobs if job not in JOB_NAMES and _suggest_job(job)]
     return faults
@@ -406,7 +410,7 @@ def _describe_busy_port(member: Member) -> str:
     )
 
 
-def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
+def _find_unreachable_tasks(members: Iterable[Member]) -> list[Fault]:
     """Return faults for tasks that could not be reached, except this process if it has not started yet."""
     faults = []
     for member in members:

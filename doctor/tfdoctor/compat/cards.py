@@ -12,7 +12,6 @@ from tfdoctor.records import dataclass
 
 __all__ = [
     "Cards",
-    "EndedCards",
     "Float32",
     "Generation",
     "NvLink",
@@ -20,6 +19,7 @@ __all__ = [
     "PciExpress",
     "Reserve",
     "Tensor",
+    "UnsupportedGpus",
     "load_cards",
 ]
 
@@ -30,7 +30,7 @@ def _parse_majors(mib_by_major: Mapping[str, int]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedCards:
+class UnsupportedGpus:
     """GPUs that new drivers no longer support (`[[ended]]`)."""
 
     NAMED: ClassVar = ("name",)
@@ -136,7 +136,7 @@ class Reserve:
     """Unused amount for higher capabilities."""
     sources: Sources
 
-    def compute_remaining(self, capability: str, free: int) -> int:
+    def compute_reserve(self, capability: str, free: int) -> int:
         """Return how many of `free` MiB TensorFlow does not use on a GPU of this capability."""
         if free < self.small_below:
             return self.small
@@ -149,7 +149,7 @@ class Cards:
     """The contents of the file."""
 
     as_of: str
-    ended: tuple[EndedCards, ...]
+    ended: tuple[UnsupportedGpus, ...]
     """Oldest capabilities first."""
     open_module: OpenModule
     generation: tuple[Generation, ...]
@@ -160,7 +160,7 @@ class Cards:
     pcie: tuple[PciExpress, ...]
     nvlink: tuple[NvLink, ...]
 
-    def find_ended(self, capability: str) -> EndedCards | None:
+    def find_unsupported(self, capability: str) -> UnsupportedGpus | None:
         """Return the entry for GPUs of this capability; None if new drivers still support them."""
         return next(
             (ended for ended in self.ended if not versions.is_at_least(capability, ended.below)), None
@@ -184,7 +184,7 @@ class Cards:
                 per_clock[entry.dtype] = entry.per_clock
         return per_clock
 
-    def pcie_gbps(self, generation: int, lanes: int) -> float | None:
+    def compute_pcie_gbps(self, generation: int, lanes: int) -> float | None:
         """Return the speed of a PCI Express link in one direction, in 10⁹ bytes per second; None if not known.
 
         Packet overhead is not subtracted.
@@ -192,7 +192,7 @@ class Cards:
         lane = next((entry.lane_mbps for entry in self.pcie if entry.generation == generation), None)
         return lane * lanes / 1000 if lane is not None else None
 
-    def nvlink_gbps(self, capability: str, links: int) -> float | None:
+    def compute_nvlink_gbps(self, capability: str, links: int) -> float | None:
         """Return the speed of all NVLink links in one direction, in 10⁹ bytes per second; None if not known."""
         link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
         return link * links / 1000 if link is not None else None

@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import ReleaseSet, Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Companion", "CompanionTable", "Ladder", "load_companions"]
+__all__ = ["Companion", "CompanionTable", "UnlimitedVersions", "load_companions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def _strip_local(version: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
+class UnlimitedVersions:
     """The versions of a package that pip selects if no requirement limits them (`[[ladder]]`)."""
 
     NAMED: ClassVar = ("package",)
@@ -89,9 +89,9 @@ class CompanionTable:
 
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
-    ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
+    ladders: tuple[UnlimitedVersions, ...] = field(metadata={"key": "ladder"})
 
-    def limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
+    def list_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
         """Return the requirement for each package that excludes the versions incompatible with a TensorFlow.
 
         `requires` are the requirements of the TensorFlow wheel. Packages that they already limit enough are omitted.

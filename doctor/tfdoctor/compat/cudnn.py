@@ -123,7 +123,9 @@ class CudnnTable:
         highest = versions.parse_capability(entry.highest)
         if target < lowest:
             explanation = f"cuDNN {version} has code for compute capability {entry.lowest} and newer only"
-            older = [candidate for candidate in self.ranges if versions.compare(candidate.below, entry.first) <= 0]
+            older = [
+                candidate for candidate in self.ranges if versions.compare(candidate.below, entry.first) <= 0
+            ]
             had_support = any(versions.parse_capability(candidate.lowest) <= target for candidate in older)
             return CudnnSupport(
                 version, capability, "dropped" if had_support else "unknown", entry, explanation

@@ -62,14 +62,14 @@ class Coverage:
     """Newest PTX ISA version that must be compiled; None if it is not known."""
 
     @property
-    def every(self) -> int:
+    def relevant_count(self) -> int:
         """Number of fat binaries that the GPU may load."""
         return self.native + self.compiled + self.lacking
 
     @property
     def kernels(self) -> KernelCoverage:
         """The kind of code that the wheel has for the GPU."""
-        if self.lacking * MIN_RATIO_WITH_CODE > self.every:
+        if self.lacking * MIN_RATIO_WITH_CODE > self.relevant_count:
             return KernelCoverage.TOO_NEW
         if not self.native and not self.compiled:
             return KernelCoverage.TOO_OLD
@@ -80,12 +80,12 @@ class Coverage:
         """The share of the fat binaries that must be compiled: `"all"`, `"most"` or `"some"`."""
         if not self.native:
             return "all"
-        return "most" if 2 * self.compiled > self.every else "some"
+        return "most" if 2 * self.compiled > self.relevant_count else "some"
 
     @property
     def sentence(self) -> str:
         """A description of the coverage for the user."""
-        card, every = f"compute capability {self.capability}", self.every
+        card, every = f"compute capability {self.capability}", self.relevant_count
         exceptions = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
         if self.kernels is KernelCoverage.NATIVE:
             count = "all" if self.native == every else f"{self.native} of"
@@ -172,7 +172,7 @@ def _classify_binary(architectures: str, target: tuple[int, int]) -> tuple[str, 
     cubin_text, _, ptx_text = architectures.partition("|")
     cubins = [arch for arch, _, _ in _parse_architectures(cubin_text)]
     ptx = list(_parse_architectures(ptx_text))
-    if any(versions.runs_machine_code(target, arch) for arch in cubins):
+    if any(versions.can_run_cubin(target, arch) for arch in cubins):
         return "native", None
     compilable = [(arch, isa) for arch, letter, isa in ptx if _can_compile(arch, letter, target)]
     if compilable:

@@ -103,7 +103,7 @@ class CpuOnlyReleases:
     text: str
     source: str
 
-    def holds(self, minor: tuple[int, ...]) -> bool:
+    def includes(self, minor: tuple[int, ...]) -> bool:
         """Return whether a minor release, such as `(2, 0)`, is one of them."""
         return versions.is_minor_in_range(minor, self.since, self.until)
 
@@ -127,7 +127,7 @@ class TfDistribution:
 
     def explain_missing_gpu_code(self, minor: tuple[int, ...]) -> str | None:
         """Return the reason why a minor release has no GPU code; None if it is not in `for_cpu`."""
-        return next((entry.text for entry in self.for_cpu if entry.holds(minor)), None)
+        return next((entry.text for entry in self.for_cpu if entry.includes(minor)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class LibraryTable:
         stem = name if parts is None else parts[0]
         return next((family for family in self.libraries if family.stem == stem), None)
 
-    def soname_for(self, stem: str, cuda: str) -> str | None:
+    def find_soname(self, stem: str, cuda: str) -> str | None:
         """Return the soname of a library in a CUDA toolkit: `libcusolver.so.10` for `("cusolver", "11.0")`.
 
         The result is None if it is not known. It is also None for cuDNN and NCCL, whose versions do not follow CUDA's.
@@ -209,7 +209,7 @@ class LibraryTable:
             return None
         return f"lib{stem}.so.{version.replace('x', versions.major_minor(cuda).split('.')[1])}"
 
-    def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
+    def list_cuda_with_soname(self, soname: str) -> tuple[str, ...]:
         """Return the CUDA versions whose toolkit has a soname: 10 and 11.0 for `libcusolver.so.10`."""
         parts = split_soname(soname)
         family = self.library(soname)
@@ -217,12 +217,12 @@ class LibraryTable:
             return ()
         return tuple(cuda for cuda, version in family.sonames.items() if version == parts[1])
 
-    def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
+    def find_wheel(self, soname: str, cuda_major: int) -> PypiWheel | None:
         """Return NVIDIA's wheel that contains a library for a CUDA major version; None if there is none."""
         family = self.library(soname)
         return None if family is None else family.wheels.get(cuda_major)
 
-    def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
+    def find_nvidia_package(self, soname: str, cuda: str | None = None) -> str | None:
         """Return the package in NVIDIA's apt repository: `libcublas-12-5` for `("libcublas.so.12", "12.5")`.
 
         The result is None if there is none, or if `cuda` is None and the name depends on it. `libcudnn8` does not.
@@ -243,7 +243,7 @@ class LibraryTable:
             dash=versions.major_minor(cuda).replace(".", "-"), major=versions.parse_numbers(cuda)[0]
         )
 
-    def distro_package_for(self, soname: str) -> str | None:
+    def find_distro_package(self, soname: str) -> str | None:
         """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
         family, parts = self.library(soname), split_soname(soname)
         if family is None or parts is None or parts[1] is None:

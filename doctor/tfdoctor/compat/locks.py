@@ -22,9 +22,9 @@ __all__ = [
     "Locks",
     "Trial",
     "choose_locked_package",
-    "lock_name",
+    "format_lock_name",
+    "format_tools_lock_name",
     "read_lock",
-    "tools_name",
 ]
 
 _PIN = lazy_pattern(
@@ -110,12 +110,12 @@ def choose_locked_package(version: str) -> str:
     return "tensorflow-gpu" if versions.satisfies(version, "<2.1.dev0") else "tensorflow"
 
 
-def lock_name(package: str, version: str, python: str) -> str:
+def format_lock_name(package: str, version: str, python: str) -> str:
     """Return the file name of a lock: `"tensorflow-2.10.1-cp39.txt"`. `python` may have a patch release."""
     return f"{package}-{version}-{_format_tag(python)}.txt"
 
 
-def tools_name(python: str) -> str:
+def format_tools_lock_name(python: str) -> str:
     """Return the file name of the tools' lock: `"tools-cp39.txt"`."""
     return f"tools-{_format_tag(python)}.txt"
 
@@ -133,11 +133,11 @@ class Locks:
 
     def path(self, package: str, version: str, python: str) -> Path:
         """Return the path of the lock of a release, which may not exist."""
-        return self.folder / lock_name(package, version, python)
+        return self.folder / format_lock_name(package, version, python)
 
     def tools_path(self, python: str) -> Path:
         """Return the path of the lock of pip, setuptools and wheel, which may not exist."""
-        return self.folder / tools_name(python)
+        return self.folder / format_tools_lock_name(python)
 
     def cuda_path(self, name: str) -> Path:
         """Return the path of the lock of a set in compat/cuda_wheels.toml, which may not exist."""

@@ -313,7 +313,7 @@ def code_for(release: Release, capability: str) -> Code:
     if not release.cubin and not release.ptx:
         return "unknown" if release.gpu else "none"
     target = versions.parse_capability(capability)
-    if any(versions.runs_machine_code(target, versions.parse_capability(text)) for text in release.cubin):
+    if any(versions.can_run_cubin(target, versions.parse_capability(text)) for text in release.cubin):
         return "native"
     if any(versions.parse_capability(text) <= target for text in release.ptx):
         return "arch-specific" if release.ptx_arch_specific else "jit"

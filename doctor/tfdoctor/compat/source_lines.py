@@ -115,7 +115,11 @@ class SourceLines:
         """Return the result of `find_releases` without the cache."""
         normalized = path.replace("\\", "/")
         candidates = self._paths_by_name.get(normalized.rpartition("/")[2], [])
-        paths = [candidate for candidate in candidates if normalized.endswith(candidate) or candidate.endswith(f"/{normalized}")]
+        paths = [
+            candidate
+            for candidate in candidates
+            if normalized.endswith(candidate) or candidate.endswith(f"/{normalized}")
+        ]
         if not paths:
             return None
         matches: dict[str, bool | None] = {}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.api_names import ApiNames
     from tfdoctor.compat.arm64 import Arm64
     from tfdoctor.compat.cards import Cards
-    from tfdoctor.compat.companions import Companion, CompanionTable, Ladder
+    from tfdoctor.compat.companions import Companion, CompanionTable, UnlimitedVersions
     from tfdoctor.compat.conda_names import CondaNames
     from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
     from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
@@ -308,7 +308,7 @@ class Compat:
         """Return the kind of code that the wheel has for a compute capability (see releases.code_for)."""
         return code_for(release, capability)
 
-    def coverage(self, release: Release, capability: str) -> Coverage | None:
+    def get_coverage(self, release: Release, capability: str) -> Coverage | None:
         """Return how many of a release's fat binaries a GPU can run; None if they were not measured."""
         from tfdoctor.compat.fat_binaries import compute_coverage
 
@@ -335,7 +335,7 @@ class Compat:
         An example is `("12.5", "most")`. If the ISA version of the PTX is not known, the CUDA version of the wheel is
         returned. The result is None if nothing must be compiled, or if no version is known.
         """
-        coverage = self.coverage(release, capability)
+        coverage = self.get_coverage(release, capability)
         if coverage is None:
             share, isa = ("all" if code_for(release, capability) == "jit" else ""), None
         else:
@@ -343,7 +343,7 @@ class Compat:
         cuda = (self._cuda.find_by_ptx(isa) if isa is not None else None) or release.cuda
         return (cuda, share) if share and cuda is not None else None
 
-    def cuda_of_ptx(self, isa: str) -> str | None:
+    def find_cuda_for_ptx(self, isa: str) -> str | None:
         """Return the first CUDA minor whose driver compiles PTX of an ISA version."""
         return self._cuda.find_by_ptx(isa)
 
@@ -355,14 +355,14 @@ class Compat:
         """Return a behavior, with the releases that have it."""
         return self._traits.get_trait(name)
 
-    def traits_of(self, version: str | None) -> frozenset[TraitName]:
+    def list_traits(self, version: str | None) -> frozenset[TraitName]:
         """Return the behaviors of a TensorFlow version. None, an unknown version, has those without a `since`."""
         minor = versions.parse_numbers(version)[:2] if version else ()
-        return frozenset(trait.name for trait in self._traits.traits if trait.holds(minor))
+        return frozenset(trait.name for trait in self._traits.traits if trait.applies_to(minor))
 
-    def has(self, version: str, name: TraitName) -> bool:
+    def has_trait(self, version: str, name: TraitName) -> bool:
         """Return whether a TensorFlow version has a behavior."""
-        return self.trait(name).holds(versions.parse_numbers(version)[:2])
+        return self.trait(name).applies_to(versions.parse_numbers(version)[:2])
 
     @property
     def distributions(self) -> tuple[TfDistribution, ...]:
@@ -387,7 +387,7 @@ class Compat:
         version = release if isinstance(release, str) else release.version
         return self._libraries.find_required(cuda_config, version)
 
-    def driver_libraries_for(self, version: str) -> tuple[str, ...]:
+    def list_driver_libraries(self, version: str) -> tuple[str, ...]:
         """Return the driver's sonames that a TensorFlow version needs to use a GPU."""
         return self.registration(version).driver
 
@@ -400,25 +400,25 @@ class Compat:
         """Return the library with a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
         return self._libraries.library(name)
 
-    def soname_for(self, stem: str, cuda: str) -> str | None:
+    def find_soname(self, stem: str, cuda: str) -> str | None:
         """Return the soname of a library in a CUDA toolkit; None if it is not known."""
-        return self._libraries.soname_for(stem, cuda)
+        return self._libraries.find_soname(stem, cuda)
 
-    def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
+    def list_cuda_with_soname(self, soname: str) -> tuple[str, ...]:
         """Return the CUDA versions in libraries.toml whose toolkit has this soname."""
-        return self._libraries.cuda_of_soname(soname)
+        return self._libraries.list_cuda_with_soname(soname)
 
-    def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
+    def find_wheel(self, soname: str, cuda_major: int) -> PypiWheel | None:
         """Return NVIDIA's wheel that contains a library for a CUDA major version; None if there is none."""
-        return self._libraries.wheel_for(soname, cuda_major)
+        return self._libraries.find_wheel(soname, cuda_major)
 
-    def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
+    def find_nvidia_package(self, soname: str, cuda: str | None = None) -> str | None:
         """Return the package in NVIDIA's apt repository (see LibraryTable.debian_package_for)."""
-        return self._libraries.debian_package_for(soname, cuda)
+        return self._libraries.find_nvidia_package(soname, cuda)
 
-    def distro_package_for(self, soname: str) -> str | None:
+    def find_distro_package(self, soname: str) -> str | None:
         """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
-        return self._libraries.distro_package_for(soname)
+        return self._libraries.find_distro_package(soname)
 
     # --- CUDA, drivers, cuDNN ---
 
@@ -466,7 +466,7 @@ class Compat:
         """Major version of the newest known cuDNN."""
         return self._cudnn.newest_major
 
-    def cudnn_end(self, capability: str, major: int) -> str | None:
+    def find_cudnn_end(self, capability: str, major: int) -> str | None:
         """Return the minor of a cuDNN major version that dropped a compute capability; None if no minor did."""
         return self._cudnn.find_end(capability, major)
 
@@ -506,7 +506,7 @@ class Compat:
         """Return the GPU with a PCI device ID; None if it is not known."""
         return self._gpus.find_by_pci_id(pci_id)
 
-    def gpus_named(self, name: str) -> GpuMatch | None:
+    def find_gpus_by_name(self, name: str) -> GpuMatch | None:
         """Return the GPUs that match a name; None if none does."""
         return self._gpus.find_by_name(name)
 
@@ -544,13 +544,13 @@ class Compat:
         return self._companions.companions
 
     @property
-    def ladders(self) -> tuple[Ladder, ...]:
+    def ladders(self) -> tuple[UnlimitedVersions, ...]:
         """The versions of NumPy and protobuf that pip selects if no requirement limits them."""
         return self._companions.ladders
 
     def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
         """Return the requirement that limits each package (see companions.CompanionTable.limits)."""
-        return self._companions.limits(tensorflow, requires)
+        return self._companions.list_limits(tensorflow, requires)
 
     def find_breaking(
         self,
@@ -579,7 +579,7 @@ class Compat:
         """Return the problem with this ID; None if there is none."""
         return next((problem for problem in self.problems if problem.id == problem_id), None)
 
-    def problems_of(
+    def list_problems(
         self,
         package: str,
         version: str,

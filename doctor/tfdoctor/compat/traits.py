@@ -54,7 +54,7 @@ class Trait:
     evidence: Evidence
     sources: Sources
 
-    def holds(self, minor: tuple[int, ...]) -> bool:
+    def applies_to(self, minor: tuple[int, ...]) -> bool:
         """Return whether a minor release, such as `(2, 16)`, has the behavior.
 
         For `()`, an unknown minor, the result is False if there is a `since`.

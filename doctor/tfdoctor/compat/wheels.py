@@ -147,7 +147,9 @@ class CudaSets:
 
     def find_for_release(self, tensorflow: str) -> CudaSet | None:
         """Return the set for a TensorFlow release; None if no set is known."""
-        return next((cuda_set for cuda_set in self.sets if versions.satisfies(tensorflow, cuda_set.tensorflow)), None)
+        return next(
+            (cuda_set for cuda_set in self.sets if versions.satisfies(tensorflow, cuda_set.tensorflow)), None
+        )
 
 
 def load_cuda_wheels(folder: Path) -> CudaSets:

@@ -48,17 +48,17 @@ def check_dockerfile(
     name: str = "Dockerfile",
     read: Callable[[str], str | None] = lambda _: None,
     start: ContainerStart | None = None,
-    foresee: IndexQuery | None = None,
+    query_index: IndexQuery | None = None,
 ) -> DockerfileReport | None:
     """Check a Dockerfile, and return the report, or None if it has no FROM.
 
     `read` returns the text of a path in the build context, or None. `start` describes how the container is started, if
-    that is known. `foresee` asks the package index whether requirements can be installed together.
+    that is known. `query_index` asks the package index whether requirements can be installed together.
     """
     file = parse_dockerfile(text)
     if not file.stages:
         return None
-    context = CheckContext(parse_image(file, compat, read), compat, name, start, foresee)
+    context = CheckContext(parse_image(file, compat, read), compat, name, start, query_index)
     base_findings = [
         finding for rule in DOCKERFILE_RULES if rule.is_about_base for finding in rule.check(context)
     ]

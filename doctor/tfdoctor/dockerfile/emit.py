@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.image import format_start_command
 from tfdoctor.dockerfile import apptainer, sbom
-from tfdoctor.dockerfile.write import CUDA_CACHE_FOLDER, DEFAULT_UID, LOCK_FILES, python_command
+from tfdoctor.dockerfile.write import CUDA_CACHE_FOLDER, DEFAULT_UID, LOCK_FILES, get_python_command
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _format_devcontainer(image: EmittedImage) -> str:
 
 def _find_interpreter_path(option: Option) -> str:
     """Return the absolute path of the Python interpreter, because an editor does not search PATH."""
-    command = python_command(option)
+    command = get_python_command(option)
     return command if "/" in command else "/usr/bin/python3"
 
 
@@ -140,7 +140,7 @@ def _format_pod(image: EmittedImage) -> str:
     script = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
     if versions.satisfies(image.option.release.version, "<1.14"):
         script = "from tensorflow.python.client import device_lib as d; print(d.list_local_devices())"
-    command = json.dumps([python_command(image.option), "-c", script])
+    command = json.dumps([get_python_command(image.option), "-c", script])
     return (
         f"# {image.command} --push makes the image and pushes it: --tag REGISTRY/NAME:TAG names a registry that the\n"
         "# cluster pulls from. The nodes need NVIDIA's device plugin (or GPU operator).\n"

@@ -24,9 +24,9 @@ from tfdoctor.rules.base import RuleContext
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdoctor.compat.companions import Ladder
+    from tfdoctor.compat.companions import UnlimitedVersions
     from tfdoctor.dockerfile.checks.base import CheckContext
-    from tfdoctor.dockerfile.read.libraries import LibraryOffer
+    from tfdoctor.dockerfile.read.libraries import ImageLibrary
     from tfdoctor.findings import Finding
 
 __all__ = ["list_findings"]
@@ -43,9 +43,9 @@ _GPU_SELECTION_VARIABLE = "CUDA_VISIBLE_DEVICES"
 class _Citations:
     """The Dockerfile lines that replace the evidence of the rules."""
 
-    of: dict[str, Evidence] = field(default_factory=dict)
+    line_by_name: dict[str, Evidence] = field(default_factory=dict)
     """The line that brings a file, a distribution or a variable, by its path, "NAME VERSION" or name."""
-    unsure: set[Evidence] = field(default_factory=set)
+    uncertain: set[Evidence] = field(default_factory=set)
     """Evidence that is wrong if an unknown requirement of another package limits the version."""
 
 
@@ -82,22 +82,22 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
     evidence_lines = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
         context.tensorflow_evidence
     ]
-    citations.of = {
+    citations.line_by_name = {
         f"{entry.package} {entry.version}": line
         for entry, line in zip(tensorflows, evidence_lines, strict=True)
     }
-    citations.of["the loader"] = context.tensorflow_evidence
+    citations.line_by_name["the loader"] = context.tensorflow_evidence
     for name, version, evidence in _iter_companions(context, citations):
         distributions[name] = version
-        citations.of[f"{name} {version}"] = evidence
+        citations.line_by_name[f"{name} {version}"] = evidence
     wrong_offers = [
         entry.offer for entry in context.libraries if entry.is_found is False and entry.offer is not None
     ]
     for library in context.libraries:
         if library.offer is not None:
-            citations.of[library.offer.path] = _cite_offer(context, library.offer, wrong_offers)
+            citations.line_by_name[library.offer.path] = _cite_offer(context, library.offer, wrong_offers)
     for name, setting in subject.environment.items():
-        citations.of[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
+        citations.line_by_name[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
     settings = subject.environment.items()
     known_offers = [
         (entry.soname, entry.offer, entry.is_found) for entry in context.libraries if entry.offer is not None
@@ -129,7 +129,7 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
     )
 
 
-def _cite_offer(context: CheckContext, offer: LibraryOffer, wrong_offers: list[LibraryOffer]) -> Evidence:
+def _cite_offer(context: CheckContext, offer: ImageLibrary, wrong_offers: list[ImageLibrary]) -> Evidence:
     """Return the line that installs a library as evidence.
 
     If the library has a wrong version, the evidence names all wrong libraries from that line.
@@ -178,7 +178,7 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
             ]
             if other_packages or subject.other_count or subject.unknown_lines:
                 evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
-                citations.unsure.add(evidence)
+                citations.uncertain.add(evidence)
         if version is not None:
             yield name, version, evidence
 
@@ -191,7 +191,7 @@ def _iter_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
                 yield specifier.version
 
 
-def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
+def _find_replacement(context: CheckContext, ladder: UnlimitedVersions) -> str | None:
     """Return the version that a later `pip install` installs instead of the one that TensorFlow requires.
 
     pip only warns about such a replacement. Return None if some version satisfies both, or if one command names both
@@ -214,7 +214,7 @@ def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
     )
 
 
-def _choose_newest(context: CheckContext, ladder: Ladder) -> str | None:
+def _choose_newest(context: CheckContext, ladder: UnlimitedVersions) -> str | None:
     """Return the newest version that all known limits and the Python version allow.
 
     Return None if there is none, or if the Python version or the release is unknown.
@@ -237,7 +237,9 @@ def _choose_newest(context: CheckContext, ladder: Ladder) -> str | None:
     return _choose_newest_within(context, ladder, (*context.subject.list_limits(ladder.package), *limits))
 
 
-def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
+def _choose_newest_within(
+    context: CheckContext, ladder: UnlimitedVersions, limits: tuple[str, ...]
+) -> str | None:
     """Return the newest version that meets the limits and supports this Python, or None if there is none."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
@@ -259,13 +261,16 @@ def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[s
 
 def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Finding) -> Finding:
     """Return the finding with Dockerfile lines instead of host facts as evidence."""
-    lines = [citations.of.get(item.source) or citations.of.get(item.text) for item in finding.evidence]
+    lines = [
+        citations.line_by_name.get(item.source) or citations.line_by_name.get(item.text)
+        for item in finding.evidence
+    ]
     evidence = list(dict.fromkeys(item for item in lines if item is not None)) or [
         context.tensorflow_evidence
     ]
     if finding.cause in image.BASE_IMAGE_CAUSES:
         evidence = _cite_libraries(context, evidence)
-    severity = Severity.WARNING if citations.unsure.intersection(evidence) else finding.severity
+    severity = Severity.WARNING if citations.uncertain.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
         tag = f"FROM {context.subject.base.reference.partition('@')[0]}-gpu"

@@ -39,8 +39,8 @@ __all__ = [
     "VENV_FOLDER",
     "Context",
     "Extras",
+    "get_python_command",
     "has_venv",
-    "python_command",
     "render_dockerfile",
 ]
 
@@ -107,7 +107,7 @@ class Context:
     """The time of every file in the image in seconds since 1970: the day of the TensorFlow release."""
 
 
-def check_reference(text: str) -> str:
+def validate_reference(text: str) -> str:
     """Return the image name unchanged. Raise UsageError if it does not follow the grammar of registries."""
     if len(text) > 512 or not _REFERENCE.fullmatch(text):
         msg = f"`{text}` is not the name of an image."
@@ -115,7 +115,7 @@ def check_reference(text: str) -> str:
     return text
 
 
-def check_index(text: str) -> str:
+def validate_index(text: str) -> str:
     """Return the URL of a package index unchanged.
 
     Raise UsageError if it is invalid or has a user name or password, which would be readable in the image's layers.
@@ -215,7 +215,7 @@ def has_venv(option: Option) -> bool:
     return option.recipe.has_own_venv
 
 
-def python_command(option: Option) -> str:
+def get_python_command(option: Option) -> str:
     """Return the command that starts the Python with TensorFlow in a container of the image."""
     if has_venv(option):
         return f"{VENV_FOLDER}/bin/python"
@@ -266,8 +266,8 @@ def _make_values(
         "cuda": option.cuda,
         "cudnn": option.cudnn,
         "recipe": option.recipe.value,
-        "base": check_reference(base.reference),
-        "index": check_index(extras.index) if extras.index is not None else None,
+        "base": validate_reference(base.reference),
+        "index": validate_index(extras.index) if extras.index is not None else None,
         "ca": "ca.crt" in files,
         "install": base.python_packages,
         "stale_lists": STALE_APT_LISTS if _has_nvidia_lists(option) else (),
@@ -280,7 +280,7 @@ def _make_values(
         "venv": VENV_FOLDER,
         "site": site_folder,
         "pip": f"{VENV_FOLDER}/bin/pip" if in_venv else f"{base_python} -m pip",
-        "python_command": python_command(option),
+        "python_command": get_python_command(option),
         "owned": in_venv and extras.uid != 0,
         "prune_cuda": _list_patterns(matching, "cuda", site_folder) if option.cuda_set else [],
         "prune_tensorflow": _list_patterns(matching, "tensorflow", site_folder),
@@ -305,7 +305,7 @@ def _make_conda_values(option: Option) -> dict[str, object] | None:
         if not _CONDA_SPEC.fullmatch(text):
             msg = f"`{text}` is no package of conda"
             raise ValueError(msg)
-    return {"image": check_reference(conda.image), "channel": conda.channel, "packages": conda.packages}
+    return {"image": validate_reference(conda.image), "channel": conda.channel, "packages": conda.packages}
 
 
 def _list_patterns(leftovers: Iterable[Leftover], part: str, site: str) -> list[str]:

@@ -17,7 +17,7 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from tfdoctor.engine.connection import EngineError, explain_api_error
+from tfdoctor.engine.connection import EngineError, make_engine_error
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
             yield event
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
-        raise explain_api_error(error, "building the image") from error
+        raise make_engine_error(error, "building the image") from error
     finally:
         if finished_images and not has_ended:
             _name_unfinished(engine, finished_images[-1], request.tag)
@@ -254,7 +254,7 @@ def _make_build_error(step: str, recent_lines: list[str], message: dict[str, Any
     `recent_lines` has the last output lines of the step. The hint comes from the engine's message or from those lines.
     """
     reason = clean_line(str(message.get("error", "")), limit=600)
-    explained = explain_api_error(RuntimeError(reason), "x")  # only its hint is used
+    explained = make_engine_error(RuntimeError(reason), "x")  # only its hint is used
     hint = explained.hint or _explain_output("\n".join(recent_lines))
     title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
     return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent_lines))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-__all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api_error"]
+__all__ = ["ContainerEngine", "EngineError", "Image", "connect", "make_engine_error"]
 
 CONNECT_TIMEOUT = 20
 """Seconds to wait for the first response."""
@@ -94,7 +94,7 @@ class ContainerEngine:
         except ImageNotFound:
             return None
         except (APIError, RequestException, DockerException) as error:
-            raise explain_api_error(error, f"looking for the image {reference}") from error
+            raise make_engine_error(error, f"looking for the image {reference}") from error
         return _parse_image(response)
 
     def remove_image(self, reference: str, *, force: bool = False) -> bool:
@@ -104,7 +104,7 @@ class ContainerEngine:
         except ImageNotFound:
             return False
         except (APIError, RequestException) as error:
-            raise explain_api_error(error, f"removing the image {reference}") from error
+            raise make_engine_error(error, f"removing the image {reference}") from error
         return True
 
 
@@ -421,7 +421,7 @@ def _parse_image(response: dict[str, Any]) -> Image:
     )
 
 
-def explain_api_error(error: BaseException, action: str) -> EngineError:
+def make_engine_error(error: BaseException, action: str) -> EngineError:
     """Return an error of the SDK as an EngineError, with the engine's cleaned text and a hint.
 
     `action` is a phrase for the failed action, such as "building the image".

@@ -16,7 +16,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest
 from requests.exceptions import RequestException
 
-from tfdoctor.engine.connection import EngineError, explain_api_error
+from tfdoctor.engine.connection import EngineError, make_engine_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -166,7 +166,7 @@ def run(
     except (APIError, DockerException, RequestException, OSError) as error:
         if isinstance(error, EngineError):
             raise
-        raise explain_api_error(error, f"running {request.image}") from error
+        raise make_engine_error(error, f"running {request.image}") from error
     finally:
         if container:
             remove_container(engine, container, is_created=is_created)

@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import Context, Extras, check_reference, render_dockerfile
+from tfdoctor.dockerfile.write import Context, Extras, render_dockerfile, validate_reference
 from tfdoctor.engine import (
     BuildFailedError,
     BuildRequest,
@@ -27,7 +27,7 @@ from tfdoctor.engine import (
     run,
 )
 from tfdoctor.engine.building import make_layer_event, make_unfinished_name, remove_unfinished
-from tfdoctor.engine.connection import explain_api_error
+from tfdoctor.engine.connection import make_engine_error
 from tfdoctor.engine.registry import apply_mirror, parse_reference
 from tfdoctor.errors import Error
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.report.progress import Progress
 
 __all__ = [
-    "BaseError",
+    "BaseImageError",
     "BuildSettings",
     "build_image",
     "inspect_base",
@@ -63,7 +63,7 @@ BASE_PROBE_SCRIPT = (
 _PYTHON_LINE = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
 
 
-class BaseError(Error):
+class BaseImageError(Error):
     """The base image cannot be pulled or used."""
 
     kind = "base-image"
@@ -95,10 +95,10 @@ def with_mirror(option: Option, registry: str | None) -> Option:
     """
     if registry is None or option.base is None:
         return option
-    name = check_reference(apply_mirror(option.base.reference, registry))
+    name = validate_reference(apply_mirror(option.base.reference, registry))
     conda = option.conda
     if conda is not None:
-        conda = replace(conda, image=check_reference(apply_mirror(conda.image, registry)))
+        conda = replace(conda, image=validate_reference(apply_mirror(conda.image, registry)))
     return replace(option, base=replace(option.base, image=name, digest=None), conda=conda)
 
 
@@ -248,7 +248,7 @@ def _pull_base(
     reply = query_registry(reference, ca_file=settings.ca_file, proxies=proxies)
     if reply.state in ("missing", "login", "limited"):
         msg = f"{reference} cannot be pulled: {reply.text}"
-        raise BaseError(
+        raise BaseImageError(
             msg,
             hint="--base IMAGE builds on another one, --registry MIRROR pulls from elsewhere.",
         )
@@ -256,11 +256,11 @@ def _pull_base(
     try:
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
-                raise explain_api_error(RuntimeError(str(message["error"])), f"pulling {reference}")
+                raise make_engine_error(RuntimeError(str(message["error"])), f"pulling {reference}")
             _report_event(progress, make_layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
-        failure = explain_api_error(error, f"pulling {reference}")
+        failure = make_engine_error(error, f"pulling {reference}")
         if reply.state == "unreachable":
             failure.hint = (
                 f"{reply.text} With the image already at hand (docker load, --base) no registry is needed; "
@@ -281,7 +281,7 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     if result.start_error or result.status != 0:
         reason = result.start_error or result.stderr or "no shell in it"
         msg = f"{base.image} cannot be looked into: {reason[:300]}"
-        raise BaseError(msg, hint="The base needs sh and a Python, or apt-get.")
+        raise BaseImageError(msg, hint="The base needs sh and a Python, or apt-get.")
     system = next(
         (
             line.removeprefix("system=").strip()
@@ -312,4 +312,6 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
         )
     available = ", ".join(dict.fromkeys(match[1] for match in pythons)) or default_python or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."
-    raise BaseError(msg, hint=f"It has {available}: --python {available.split(', ')[0]}, or another --base.")
+    raise BaseImageError(
+        msg, hint=f"It has {available}: --python {available.split(', ')[0]}, or another --base."
+    )

@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from tfdoctor.engine.building import make_layer_event
-from tfdoctor.engine.connection import EngineError, explain_api_error
+from tfdoctor.engine.connection import EngineError, make_engine_error
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
         # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
         if isinstance(error, EngineError):
             raise
-        raise explain_api_error(error, f"pushing {tag}") from error
+        raise make_engine_error(error, f"pushing {tag}") from error
 
 
 def parse_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
@@ -44,7 +44,7 @@ def parse_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: 
     digest = ""
     for message in messages:
         if "error" in message:
-            raise explain_api_error(RuntimeError(str(message["error"])), f"pushing {tag}")
+            raise make_engine_error(RuntimeError(str(message["error"])), f"pushing {tag}")
         aux = message.get("aux")
         text = str(aux.get("Digest", "")) if isinstance(aux, dict) else str(message.get("status", ""))
         match = _DIGEST.search(text)

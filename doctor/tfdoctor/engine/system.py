@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
 import tfdoctor.payload
-from tfdoctor.engine.connection import EngineError, explain_api_error
+from tfdoctor.engine.connection import EngineError, make_engine_error
 from tfdoctor.engine.container_run import (
     AttachedStreams,
     RunRequest,
@@ -98,7 +98,7 @@ class ContainerEndedError(EngineError):
     def __init__(self, last_line: str, *, oom: bool = False, no_python: bool = False) -> None:
         reason = "was killed because memory ran out" if oom else "ended"
         super().__init__(f"the container {reason}{': ' + last_line[:300] if last_line else '.'}")
-        self.said = last_line
+        self.last_stderr_line = last_line
         """The last line on standard error. Empty if there is none."""
         self.is_out_of_memory = oom
         """Whether the engine reports that the container ran out of memory."""
@@ -131,7 +131,7 @@ class ContainerSystem:
             self._platform: Mapping[str, str] = {**_DEFAULT_PLATFORM, **_parse_texts(hello, "platform")}
         except (APIError, DockerException, RequestException) as error:
             self.close()
-            raise explain_api_error(error, f"running {request.image}") from error
+            raise make_engine_error(error, f"running {request.image}") from error
         except OSError as error:
             self.close()
             msg = f"the container of {request.image} cannot be asked: {error.strerror or error}"
@@ -148,7 +148,7 @@ class ContainerSystem:
                     return self._ask({"op": "hello"}, START_TIMEOUT_S)
                 except ContainerEndedError as error:
                     # With an init process, the container starts, and the init process reports the missing command.
-                    if not _is_missing_command(error.said, command[0]):
+                    if not _is_missing_command(error.last_stderr_line, command[0]):
                         raise
             self._remove()
             self._closed.clear()
@@ -208,7 +208,7 @@ class ContainerSystem:
         if self._attached is not None:
             self._attached.close()
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return the engine's state of the container, with `OOMKilled` and `ExitCode`, or {} if it is gone."""
         if not self._container:
             return {}
@@ -292,7 +292,7 @@ class ContainerSystem:
     def _make_ended_error(self) -> EngineError:
         """Return the error for a container that has ended."""
         lines = self.errors.decode("utf-8", "replace").strip().splitlines()
-        state = self.state() if self._container else {}
+        state = self.get_state() if self._container else {}
         last = lines[-1] if lines else ""
         return ContainerEndedError(last, oom=bool(state.get("OOMKilled")), no_python=last == NO_PYTHON)
 

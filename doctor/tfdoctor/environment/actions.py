@@ -13,7 +13,7 @@ from tfdoctor.causes.steps import (
     SHELL_STEPS,
     CommentOut,
     Install,
-    LinkParts,
+    LinkMatchingFiles,
     MakeLink,
     Remove,
     RemoveEntries,
@@ -33,7 +33,7 @@ from tfdoctor.environment.activation import (
     list_unsatisfied,
 )
 from tfdoctor.environment.candidates import changes_packages
-from tfdoctor.environment.folder import get_unfinished_path, remove, write
+from tfdoctor.environment.folder import get_unfinished_path, remove, write_atomically
 from tfdoctor.environment.installers import find_installer, run_installer
 from tfdoctor.errors import Error
 from tfdoctor.text import clean_line
@@ -101,7 +101,7 @@ class StepRunner:
                 )
             elif isinstance(step, MakeLink):
                 make_link(step)
-            elif isinstance(step, LinkParts):
+            elif isinstance(step, LinkMatchingFiles):
                 for link in _iter_links(step):
                     make_link(link)
             elif isinstance(step, Remove):
@@ -160,7 +160,7 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
     for step in steps:
         if isinstance(step, MakeLink):
             paths[Path(step.path)] = None
-        elif isinstance(step, LinkParts):
+        elif isinstance(step, LinkMatchingFiles):
             paths |= dict.fromkeys(Path(link.path) for link in _iter_links(step))
         elif isinstance(step, Remove):
             for path in _find_matching_paths(step.path):
@@ -195,7 +195,7 @@ def format_steps(
                 else _make_pip_command(step, environment)
             )
             lines.append(shlex.join(command))
-        elif isinstance(step, (MakeLink, LinkParts)):
+        elif isinstance(step, (MakeLink, LinkMatchingFiles)):
             lines += format_link_commands((step,))
         elif isinstance(step, Remove):
             lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
@@ -256,7 +256,7 @@ def _list_install_arguments(step: Install) -> tuple[str, ...]:
 # ---------------------------------------------------------------- files
 
 
-def _iter_links(step: LinkParts) -> Iterable[MakeLink]:
+def _iter_links(step: LinkMatchingFiles) -> Iterable[MakeLink]:
     """Yield the links that a step has to create or replace."""
     for source in sorted(Path(step.source).glob(step.pattern)):
         link_path = Path(step.folder, source.name)
@@ -326,7 +326,7 @@ def _load_text(path: Path) -> str:
 def _write_text(path: Path, text: str) -> None:
     """Write a file atomically and keep its mode. Raise ActionError if that fails."""
     try:
-        write(path, text.encode("utf-8", "surrogateescape"))
+        write_atomically(path, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise _make_error(path, error) from error
 

@@ -15,7 +15,7 @@ from tfdoctor.causes.steps import (
     CommentOut,
     Export,
     Install,
-    LinkParts,
+    LinkMatchingFiles,
     MakeLink,
     Prepend,
     Remove,
@@ -92,7 +92,7 @@ def list_fix_candidates(
         Candidate(finding, remedy)
         for finding in findings
         for remedy in finding.remedies
-        if remedy.steps and not explain_impossible(remedy.steps, environment, report)
+        if remedy.steps and not find_obstacle(remedy.steps, environment, report)
     )
 
 
@@ -102,7 +102,7 @@ def _get_fix_order(finding: Finding) -> float:
     return rule.fix_order if rule is not None and rule.fix_order is not None else math.inf
 
 
-def explain_impossible(steps: Sequence[Step], environment: Environment, report: Report) -> str:
+def find_obstacle(steps: Sequence[Step], environment: Environment, report: Report) -> str:
     """Return the reason why the steps are impossible in the environment, as a sentence, or ""."""
     if environment.refusal:
         return environment.refusal
@@ -154,7 +154,7 @@ def _get_path(step: Step) -> str | None:
     """Return the path that a step changes; None for a step that changes packages or variables."""
     if isinstance(step, (MakeLink, Remove, CommentOut)):
         return step.path
-    return step.folder if isinstance(step, LinkParts) else None
+    return step.folder if isinstance(step, LinkMatchingFiles) else None
 
 
 def _is_inside(path: str, prefix: str) -> bool:
@@ -202,9 +202,7 @@ def list_unfixed(
         if finding.code not in codes if codes else finding.severity < Severity.WARNING:
             continue
         reasons = [
-            explain_impossible(remedy.steps, environment, report)
-            for remedy in finding.remedies
-            if remedy.steps
+            find_obstacle(remedy.steps, environment, report) for remedy in finding.remedies if remedy.steps
         ]
         if reasons:
             reason = next((reason for reason in reasons if reason), "What was tried did not fix it.")

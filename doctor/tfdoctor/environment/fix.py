@@ -17,12 +17,12 @@ from tfdoctor.environment.candidates import (
 )
 from tfdoctor.environment.fix_availability import find_environment
 from tfdoctor.environment.folder import STATE_FOLDER
-from tfdoctor.environment.history.journal import Journal, UndoResult, has_pending
+from tfdoctor.environment.history.journal import Journal, UndoResult, has_unfinished_changes
 from tfdoctor.environment.models import Attempt, FixResult, FixStatus
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.examine import (
     choose_python,
-    describe_lost,
+    describe_unusable_environment,
     examine,
     query_chosen_python,
     read_kernel_variables,
@@ -121,8 +121,9 @@ def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, P
     choice = choose_python(system, request.python)
     if choice.lost and request.python is None:  # the Python found instead may be the wrong one
         lost = choice.lost[0]
+        prefix = clean_line(lost.prefix)
         message = (
-            f"${lost.variable} names {clean_line(lost.prefix)}, {describe_lost(lost)}: which Python is meant?"
+            f"${lost.variable} names {prefix}, {describe_unusable_environment(lost)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
     fact = query_chosen_python(
@@ -170,7 +171,9 @@ def plan_fix(
         unfixed=unfixed,
         before=examination.report,
         after=examination.report,
-        recovered=(UNFINISHED_MESSAGE,) if has_pending(Path(examination.environment.prefix)) else (),
+        recovered=(UNFINISHED_MESSAGE,)
+        if has_unfinished_changes(Path(examination.environment.prefix))
+        else (),
         is_activated=examination.is_activated,
     )
 
@@ -200,7 +203,7 @@ def fix_environment(
     """
     entries_before = Journal.read(Path(find_prefix(new_system, request)))
     first_examination = examine_environment(new_system, compat, request)
-    has_unfinished = has_pending(Path(first_examination.environment.prefix))
+    has_unfinished = has_unfinished_changes(Path(first_examination.environment.prefix))
     if not has_unfinished and not list_fix_candidates(
         first_examination.report, first_examination.environment, request.codes
     ):
@@ -233,7 +236,9 @@ def fix_environment(
             candidate = next(
                 (
                     trial
-                    for trial in list_fix_candidates(examination.report, examination.environment, request.codes)
+                    for trial in list_fix_candidates(
+                        examination.report, examination.environment, request.codes
+                    )
                     if trial.key not in tried_keys
                 ),
                 None,
@@ -257,7 +262,11 @@ def fix_environment(
     if request.deep and fixed_codes and examination.report.prediction.gpu_registered:
         activated_system = _apply_activation(new_system, examination)
         observed = run_tensorflow(
-            activated_system, compat, examination.report.facts, timeout=request.timeout, tell=progress.stage
+            activated_system,
+            compat,
+            examination.report.facts,
+            timeout=request.timeout,
+            on_message=progress.stage,
         )
     return FixResult(
         environment=examination.environment,

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = [
     "STATE_FOLDER",
     "UNFINISHED_SUFFIX",
+    "acquire_lock",
     "find_outward_links",
     "fsync",
     "get_unfinished_path",
     "is_folder",
-    "lock",
     "remove",
     "sync",
-    "write",
+    "write_atomically",
 ]
 
 STATE_FOLDER = ".tfdoctor"
@@ -105,7 +105,7 @@ def get_unfinished_path(path: str | Path) -> str:
     return f"{path}{UNFINISHED_SUFFIX}"
 
 
-def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
+def write_atomically(path: str | Path, content: bytes, *, private: bool = False) -> None:
     """Write a file atomically and sync it to the disk.
 
     The owner (if this process is root), mode and extended attributes of an existing file are kept. If `private`, only
@@ -171,7 +171,7 @@ def remove(path: str | Path) -> None:
             os.unlink(path)
 
 
-def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], None]) -> int:
+def acquire_lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], None]) -> int:
     """Lock a file and return its file descriptor.
 
     `make_folder` creates the folder of the file. If another process deletes the file and its folder when it releases the

@@ -30,7 +30,7 @@ from tfdoctor.environment.disk_space import (
     has_space_for_pip_cache,
     measure_usage,
 )
-from tfdoctor.environment.folder import STATE_FOLDER, remove, write
+from tfdoctor.environment.folder import STATE_FOLDER, remove, write_atomically
 from tfdoctor.environment.install_state import INSTALLING_VARIABLE, LockedFolder, Record
 from tfdoctor.environment.installers import (
     Installer,
@@ -314,7 +314,7 @@ def _write_requirements(request: InstallRequest) -> None:
     state_folder = request.folder / STATE_FOLDER
     constraints = (*request.locks.pins, *request.constraints)
     for name, lines in (("constraints.txt", constraints), (_HASHED_FILE, request.requirements)):
-        write(state_folder / name, "".join(f"{line}\n" for line in lines).encode())
+        write_atomically(state_folder / name, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _get_site_packages(request: InstallRequest) -> Path:
@@ -356,7 +356,7 @@ def list_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]],
 # ---------------------------------------------------------------- resolution of the user's requirements
 
 
-def get_requires(option: Option) -> tuple[str, ...]:
+def get_known_requirements(option: Option) -> tuple[str, ...]:
     """Return the requirements of the TensorFlow wheel that the compat data has recorded."""
     return option.release.requires
 
@@ -371,7 +371,7 @@ def _make_resolution_request(request: InstallRequest, base: str | None = None) -
     lock = list_locked_lines(request.locks.tensorflow)
     return ResolutionRequest(
         package=request.option.release.package,
-        known_requires=get_requires(request.option),
+        known_requires=get_known_requirements(request.option),
         lock_lines=lock,
         cuda_pins=tuple(line.split(" ", 1)[0] for line in list_locked_lines(request.locks.cuda)),
         requirements=request.requirements,
@@ -514,7 +514,7 @@ def _install_locked(
         )
     record = Record(request.plan, "unfinished", finished_steps)
     try:
-        locked_folder.write(record)
+        locked_folder.write_record(record)
         if not finished_steps:
             locked_folder.clear()
         if _PACKAGES_STEP not in finished_steps:
@@ -583,7 +583,7 @@ def _run_all_steps(
         if step.name == "venv":
             locked_folder.block()
         record = Record(record.plan, "unfinished", (*record.steps, step.name))
-        locked_folder.write(record)
+        locked_folder.write_record(record)
     return record, request
 
 

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.environment.folder import STATE_FOLDER, UNFINISHED_SUFFIX, lock, remove, write
+from tfdoctor.environment.folder import (
+    STATE_FOLDER,
+    UNFINISHED_SUFFIX,
+    acquire_lock,
+    remove,
+    write_atomically,
+)
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
@@ -171,7 +177,9 @@ class LockedFolder:
             (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
         try:
-            descriptor = lock(f"{folder}/{STATE_FOLDER}/{LOCK_FILE}", make_folder, lambda _: on_wait())
+            descriptor = acquire_lock(
+                f"{folder}/{STATE_FOLDER}/{LOCK_FILE}", make_folder, lambda _: on_wait()
+            )
         except OSError as error:
             msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
             raise LockedFolderError(msg, hint="Name another folder with --into DIR.") from error
@@ -192,13 +200,13 @@ class LockedFolder:
         """Return the record; None if it is missing or not valid."""
         return read_record(self.folder)
 
-    def write(self, record: Record) -> None:
+    def write_record(self, record: Record) -> None:
         """Replace the record atomically."""
-        write(self.folder / STATE_FOLDER / RECORD_FILE, record.text.encode())
+        write_atomically(self.folder / STATE_FOLDER / RECORD_FILE, record.text.encode())
 
     def write_file(self, name: str, text: str) -> None:
         """Write a file to `.tfdoctor` atomically."""
-        write(self.folder / STATE_FOLDER / name, text.encode())
+        write_atomically(self.folder / STATE_FOLDER / name, text.encode())
 
     # ------------------------------------------------------------ paths
 
@@ -229,7 +237,9 @@ class LockedFolder:
         if not guard.exists():
             # Python runs a line of a .pth file if it starts with "import". With `-I` it still sees os.environ.
             exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
-            write(guard, f"import os; os.environ.get({INSTALLING_VARIABLE!r}) or ({exit_call})\n".encode())
+            write_atomically(
+                guard, f"import os; os.environ.get({INSTALLING_VARIABLE!r}) or ({exit_call})\n".encode()
+            )
         for script in self._list_activate_scripts():
             text = _make_refusal_script(script.name)
             if text is None or UNFINISHED_MARK in script.read_text(encoding="utf-8", errors="replace"):
@@ -237,8 +247,8 @@ class LockedFolder:
             saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER
             saved_folder.mkdir(exist_ok=True)
             # The copy must be on the disk before the script in bin is replaced.
-            write(saved_folder / script.name, script.read_bytes())
-            write(script, text.encode())
+            write_atomically(saved_folder / script.name, script.read_bytes())
+            write_atomically(script, text.encode())
 
     @property
     def is_blocked(self) -> bool:
@@ -262,8 +272,8 @@ class LockedFolder:
         saved_scripts = sorted(saved_folder.iterdir()) if saved_folder.is_dir() else []
         for script in saved_scripts:
             if not script.name.endswith(UNFINISHED_SUFFIX):
-                write(self.folder / "bin" / script.name, script.read_bytes())
-        self.write(Record(record.plan, "finished", record.steps))
+                write_atomically(self.folder / "bin" / script.name, script.read_bytes())
+        self.write_record(Record(record.plan, "finished", record.steps))
         remove(self.site_packages / GUARD_FILE)
         for path in (saved_folder, self.temporary_folder):
             with contextlib.suppress(OSError):

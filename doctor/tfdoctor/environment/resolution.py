@@ -441,7 +441,9 @@ def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> Resolved
         if name == request.package or (pins.get(name) == version and name not in user_hashes):
             unchanged.append(lock_line_by_name[name])
             continue
-        overwritten_name = cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
+        overwritten_name = (
+            cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
+        )
         overwritten_name = overwritten_name or (request.package if name in _OTHER_TENSORFLOWS else None)
         if overwritten_name is not None:
             raise _make_no_solution_error(

@@ -14,7 +14,7 @@ from tfdoctor.environment.interpreters import find_interpreters, query_interpret
 from tfdoctor.environment.requirements import drop_cuda_lines
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.plan import Method, Request
-from tfdoctor.plan.arguments import check_python, make_plan
+from tfdoctor.plan.arguments import make_plan, parse_python_version
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def choose_plan(
     machine. Raise Error if there is an option but no suitable Python.
     """
     version, requested = _parse_python_option(python, system)
-    minor = requested.minor if requested is not None else check_python(version)
+    minor = requested.minor if requested is not None else parse_python_version(version)
     if minor is not None:
         _check_python_allowed(
             options.requirement_set, requested.version if requested is not None else str(version)
@@ -165,12 +165,16 @@ def choose_plan(
         candidate for candidate in interpreters if options.requirement_set.allows_python(candidate.version)
     ]
     if version is not None:
-        interpreters = [candidate for candidate in interpreters if _matches_version(candidate.version, version)]
+        interpreters = [
+            candidate for candidate in interpreters if _matches_version(candidate.version, version)
+        ]
     usable = [candidate for candidate in interpreters if candidate.can_create_venv or uv is not None]
     best_pair = _find_best(options, host, usable)
     if best_pair is not None:
         option, interpreter = best_pair
-        return PlanChoice(option, interpreter.path, interpreter.version, _suggest_newer(recommendation, option))
+        return PlanChoice(
+            option, interpreter.path, interpreter.version, _suggest_newer(recommendation, option)
+        )
     option = recommendation.options[0]
     get_locks(option)  # raises NoLockError: without a lock, another Python does not help
     best_without_venv = _find_best(options, host, interpreters)

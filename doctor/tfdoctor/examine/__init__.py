@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
-from tfdoctor.probes.interpreter_selection import choose_python, describe_lost, read_kernel_variables
+from tfdoctor.probes.interpreter_selection import (
+    choose_python,
+    describe_unusable_environment,
+    read_kernel_variables,
+)
 from tfdoctor.probes.target import start_query
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -29,7 +33,7 @@ __all__ = [
     "RUN_MESSAGE",
     "choose_python",
     "collect_facts",
-    "describe_lost",
+    "describe_unusable_environment",
     "evaluate_facts",
     "examine",
     "make_live_system",
@@ -67,28 +71,30 @@ def examine(
     python: str | None = None,
     timeout: float = PROBE_TIMEOUT_S,
     deep: bool | Callable[[Facts], bool] = False,
-    tell: Callable[[str], None] = _ignore_message,
+    on_message: Callable[[str], None] = _ignore_message,
     meanwhile: Callable[[], object] | None = None,
     image: TargetImage | None = None,
-    as_if: Callable[[Facts], Facts] | None = None,
+    modify_facts: Callable[[Facts], Facts] | None = None,
 ) -> Report:
     """Collect the facts, run TensorFlow if requested, and return the report of the rules.
 
     `python` is the requested interpreter; None means the one that `choose_python` finds. `timeout` is the time limit in
     seconds for collecting the facts. `deep` says whether to run TensorFlow, or is a function that decides this from the
-    facts. `tell` is called with a message before TensorFlow is run, and `meanwhile` while the first probes run (see
-    `collect.run_probes`). `image` is the image of the examined container. `as_if` replaces the facts with those of a
+    facts. `on_message` is called with a message before TensorFlow is run, and `meanwhile` while the first probes run (see
+    `collect.run_probes`). `image` is the image of the examined container. `modify_facts` replaces the facts with those of a
     simulated driver. Because that driver cannot compute, TensorFlow then only lists its GPUs.
 
     Raise UsageError if the requested Python cannot be examined.
     """
     facts = collect_facts(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
-    if as_if is not None:
-        facts = as_if(facts)
+    if modify_facts is not None:
+        facts = modify_facts(facts)
     runs_tensorflow = deep(facts) if callable(deep) else deep
-    computes = as_if is None
+    computes = modify_facts is None
     observed = (
-        run_tensorflow(system, compat, facts, timeout=timeout, tell=tell, computes=computes) if runs_tensorflow else None
+        run_tensorflow(system, compat, facts, timeout=timeout, on_message=on_message, computes=computes)
+        if runs_tensorflow
+        else None
     )
     return evaluate_facts(facts, compat, observed, image=image)
 
@@ -119,12 +125,12 @@ def run_tensorflow(
     facts: Facts,
     *,
     timeout: float = PROBE_TIMEOUT_S,
-    tell: Callable[[str], None] = _ignore_message,
+    on_message: Callable[[str], None] = _ignore_message,
     computes: bool = True,
 ) -> Observation | None:
     """Run TensorFlow in a child process. Return None if no Python or no TensorFlow was found.
 
-    The time limit is `timeout` or DEEP_TIMEOUT_S, whichever is longer, in seconds. `tell` is called with a message
+    The time limit is `timeout` or DEEP_TIMEOUT_S, whichever is longer, in seconds. `on_message` is called with a message
     before the start. If `computes` is false, TensorFlow only lists its GPUs.
     """
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
@@ -132,7 +138,7 @@ def run_tensorflow(
         return None
     from tfdoctor.examine.tensorflow_run import DEEP_TIMEOUT_S, observe_tensorflow
 
-    tell(RUN_MESSAGE)
+    on_message(RUN_MESSAGE)
     with stop_on_signal(system):
         timeout_s = max(timeout, DEEP_TIMEOUT_S)
         return observe_tensorflow(

@@ -33,7 +33,7 @@ from tfdoctor.probes import (
     rehearsal,
     toolkits,
 )
-from tfdoctor.probes.target import compute_timeout
+from tfdoctor.probes.target import compute_probe_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,7 +171,7 @@ def _collect_facts(
     probes = _Probes(timeout)
     choice = interpreter_selection.choose_python(system, requested_python)
     interpreter, is_requested = choice.path, requested_python is not None
-    probe_timeout = compute_timeout(timeout)
+    probe_timeout = compute_probe_timeout(timeout)
 
     def query_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=probe_timeout, **options)
@@ -368,7 +368,7 @@ def _probe_loader(
         cpu_flags=cpu_flags,
         variables=variables,
     )
-    return permissions.add_denied(system, loader_fact)
+    return permissions.add_denied_files(system, loader_fact)
 
 
 def _probe_rehearsal(

@@ -13,7 +13,7 @@ from tfdoctor.fit.compatibility import (
     fit_environment,
     list_candidates,
 )
-from tfdoctor.fit.constraints import Judgement
+from tfdoctor.fit.constraints import Assessment
 from tfdoctor.fit.drivers import (
     find_driver_refusal,
     find_driver_version,
@@ -24,11 +24,11 @@ from tfdoctor.fit.host import build_host
 from tfdoctor.fit.models import Caveat, Host, HostGpu, Reason
 
 __all__ = [
+    "Assessment",
     "Caveat",
     "Fit",
     "Host",
     "HostGpu",
-    "Judgement",
     "Reason",
     "build_host",
     "can_use_release",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
-from tfdoctor.compat.locks import lock_name
+from tfdoctor.compat.locks import format_lock_name
 from tfdoctor.findings import Cause
 from tfdoctor.fit import constraints
-from tfdoctor.fit.constraints import Judgement
+from tfdoctor.fit.constraints import Assessment
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reas
 
     It cannot if it can use neither NVIDIA's wheels nor the CUDA version that it was built with.
     """
-    cuda_set, judgement = compat.cuda_set(release.version), Judgement()
+    cuda_set, judgement = compat.cuda_set(release.version), Assessment()
     if cuda_set is not None:
         constraints.check_gpus(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
         constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
         if not judgement.reasons:
             return ()
-    build_judgement = Judgement()
+    build_judgement = Assessment()
     if release.cuda is not None:
         constraints.check_gpus(build_judgement, compat, release, host, release.cuda, release.cudnn)
         constraints.check_driver(build_judgement, compat, release, host, release.cuda)
@@ -196,7 +196,7 @@ def fit_environment(
     If `wheels` is true, its CUDA must come from NVIDIA's wheels, and a tested lock is required. If it is false, the
     CUDA that it was built with may come from any source. If `python` is None, a suitable version is chosen.
     """
-    judgement = Judgement()
+    judgement = Assessment()
     constraints.check_machine(judgement, release, host, container=False)
     python = python or _choose_python(compat, release, host)
     check_python(judgement, compat, release, python, locked=wheels)
@@ -216,7 +216,7 @@ def fit_environment(
     return _build_fit(judgement, release, python, cuda_set)
 
 
-def _build_fit(judgement: Judgement, release: Release, python: str | None, cuda_set: CudaSet | None) -> Fit:
+def _build_fit(judgement: Assessment, release: Release, python: str | None, cuda_set: CudaSet | None) -> Fit:
     """Build the result from the reasons and caveats so far, and the caveats of the release itself."""
     caveats = (*judgement.caveats, *constraints.check_release(release))
     return Fit(release, python, cuda_set, tuple(judgement.reasons), caveats)
@@ -242,7 +242,7 @@ def find_newest_python(release: Release, is_usable: Callable[[str], bool]) -> st
 
 def is_locked(compat: Compat, release: Release, python: str) -> bool:
     """Return whether a tested lock exists for a release on a Python version."""
-    return lock_name(release.package, release.version, python) in _list_locks(compat.locks.folder)
+    return format_lock_name(release.package, release.version, python) in _list_locks(compat.locks.folder)
 
 
 def _has_lock(compat: Compat, release: Release) -> bool:
@@ -260,7 +260,7 @@ def _list_locks(folder: Path) -> frozenset[str]:
 
 
 def check_python(
-    judgement: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
+    judgement: Assessment, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
     """Add a reason if the release has no wheel for the Python version or, if `locked`, no tested lock."""
     if python is None or python not in release.linux_pythons:
@@ -282,7 +282,7 @@ def check_python(
 # ---------------------------------------------------------------- CUDA from wheels
 
 
-def check_wheels(judgement: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
+def check_wheels(judgement: Assessment, compat: Compat, release: Release, host: Host) -> CudaSet | None:
     """Return NVIDIA's wheels for a release, and add the reasons why the GPUs or the driver exclude them.
 
     If there are no wheels with its CUDA version, add that as a reason and return None.
@@ -317,7 +317,7 @@ def _has_wheel(compat: Compat, soname: str) -> bool:
     if parts[0] == "cudnn":
         return parts[1] in ("8", "9")  # its version does not follow the CUDA version
     return any(
-        compat.soname_for(parts[0], cuda) == soname
+        compat.find_soname(parts[0], cuda) == soname
         for major, cuda in compat.cuda_of_wheels.items()
         if major in family.wheels
     )

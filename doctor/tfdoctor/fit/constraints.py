@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tfdoctor.fit.models import Host, HostGpu
 
 __all__ = [
-    "Judgement",
+    "Assessment",
     "check_driver",
     "check_gpus",
     "check_machine",
     "check_ngc_image",
     "check_release",
-    "find_newest_supported",
+    "find_exceeded_capability",
     "find_platform",
 ]
 
 
-class Judgement:
+class Assessment:
     """A collector of the reasons and caveats of a release."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def find_capability_floor(release: Release) -> str:
 
 def check_release(release: Release) -> tuple[Caveat, ...]:
     """Return the caveats of a release that apply to every machine."""
-    judgement = Judgement()
+    judgement = Assessment()
     if release.is_prerelease:
         judgement.warn(
             Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_release_source(release)
@@ -75,7 +75,7 @@ def check_release(release: Release) -> tuple[Caveat, ...]:
 # ---------------------------------------------------------------- machine
 
 
-def check_machine(judgement: Judgement, release: Release, host: Host, *, container: bool) -> None:
+def check_machine(judgement: Assessment, release: Release, host: Host, *, container: bool) -> None:
     """Add the reasons why the operating system, the processor or glibc exclude a release.
 
     With `container`, glibc is not checked, because a container has its own.
@@ -119,7 +119,7 @@ def check_machine(judgement: Judgement, release: Release, host: Host, *, contain
 
 
 def check_gpus(
-    judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
+    judgement: Assessment, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
     """Add the reasons and caveats if the wheel's code, CUDA or cuDNN does not support the host's GPUs."""
     reasons, caveats = _collect_gpu_results(compat, release, host.cards, cuda, cudnn)
@@ -132,7 +132,7 @@ def _collect_gpu_results(
     compat: Compat, release: Release, gpus: tuple[HostGpu, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
     """Return the reasons and caveats that `check_gpus` adds. They are cached: hosts and releases repeat."""
-    judgement = Judgement()
+    judgement = Assessment()
     if not gpus:
         _check_newest_gpus(judgement, compat, cuda)
     for gpu in _iter_distinct_gpus(gpus):
@@ -155,12 +155,10 @@ def _iter_distinct_gpus(gpus: tuple[HostGpu, ...]) -> Iterator[HostGpu]:
 
 
 def _format_gpu(gpu: HostGpu) -> str:
-    return (
-        f"{gpu.name} (compute capability {gpu.capability})" if "capability" not in gpu.name else gpu.name
-    )
+    return f"{gpu.name} (compute capability {gpu.capability})" if "capability" not in gpu.name else gpu.name
 
 
-def _check_code(judgement: Judgement, compat: Compat, release: Release, gpu: HostGpu) -> None:
+def _check_code(judgement: Assessment, compat: Compat, release: Release, gpu: HostGpu) -> None:
     """Add a reason or a caveat unless the release has cubins for a GPU."""
     name, capability = f"TensorFlow {release.version}", gpu.capability
     floor = find_capability_floor(release)
@@ -174,7 +172,9 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, gpu: Hos
     code = compat.code_for(release, capability)
     problems = [
         problem
-        for problem in compat.problems_of(release.package, release.version, capability=capability, area="gpu")
+        for problem in compat.list_problems(
+            release.package, release.version, capability=capability, area="gpu"
+        )
         if set(problem.when) <= {"capability"}  # other conditions depend on the installation
     ]
     fatal_problem = next((problem for problem in problems if problem.severity == "error"), None)
@@ -221,7 +221,7 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, gpu: Hos
         )
 
 
-def _check_libraries(judgement: Judgement, compat: Compat, gpu: HostGpu, cuda: str) -> None:
+def _check_libraries(judgement: Assessment, compat: Compat, gpu: HostGpu, cuda: str) -> None:
     """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
@@ -236,7 +236,7 @@ def _check_libraries(judgement: Judgement, compat: Compat, gpu: HostGpu, cuda: s
             f"{series.capabilities[0]}; {_format_gpu(gpu)} is older",
             source,
         )
-    elif (newest := find_newest_supported(compat, cuda, gpu.capability)) is not None:
+    elif (newest := find_exceeded_capability(compat, cuda, gpu.capability)) is not None:
         judgement.refuse(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
@@ -245,10 +245,10 @@ def _check_libraries(judgement: Judgement, compat: Compat, gpu: HostGpu, cuda: s
         )
 
 
-def _check_newest_gpus(judgement: Judgement, compat: Compat, cuda: str) -> None:
+def _check_newest_gpus(judgement: Assessment, compat: Compat, cuda: str) -> None:
     """Add a caveat if a CUDA version does not support the newest GPUs, for hosts whose GPUs are not known."""
     newest_known = max((known_gpu.capability for known_gpu in compat.gpus), key=versions.parse_capability)
-    if (newest := find_newest_supported(compat, cuda, newest_known)) is not None:
+    if (newest := find_exceeded_capability(compat, cuda, newest_known)) is not None:
         judgement.warn(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}: a card of a newer "
@@ -258,7 +258,7 @@ def _check_newest_gpus(judgement: Judgement, compat: Compat, cuda: str) -> None:
         )
 
 
-def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | None:
+def find_exceeded_capability(compat: Compat, cuda: str, capability: str) -> str | None:
     """Return the newest capability that a CUDA version supports, if the GPU is of a newer generation.
 
     Return None if it is not newer, or if the supported capabilities are not known.
@@ -272,7 +272,7 @@ def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | N
     return newest if is_newer else None
 
 
-def _check_cudnn(judgement: Judgement, compat: Compat, gpu: HostGpu, cudnn: str) -> None:
+def _check_cudnn(judgement: Assessment, compat: Compat, gpu: HostGpu, cudnn: str) -> None:
     """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
     support = compat.cudnn_support(cudnn, gpu.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
@@ -283,12 +283,10 @@ def _check_cudnn(judgement: Judgement, compat: Compat, gpu: HostGpu, cudnn: str)
         if versions.parse_capability(gpu.capability)[0] > versions.parse_capability(highest)[0]:
             judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "jit":
-        judgement.warn(
-            Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False
-        )
+        judgement.warn(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False)
 
 
-def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
+def check_ngc_image(judgement: Assessment, compat: Compat, image: NgcImage, host: Host) -> None:
     """Add the reasons and caveats for an NGC image, whose TensorFlow is NVIDIA's own build."""
     source = f"images.toml: [[ngc]] {image.tag}"
     lowest, note = compat.images.find_lowest(image), ""
@@ -308,11 +306,11 @@ def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host:
     _check_last_branch(judgement, compat, image.cuda, host)
     if host.driver is None or image.driver is None or not check_driver_support(judgement, compat, host):
         return
-    if host.reaches(image.driver):
+    if host.has_driver_at_least(image.driver):
         _warn_about_branch(judgement, host.driver, image.driver, source)
         return
     minimum = compat.driver_minimum(image.cuda, find_platform(host))
-    if minimum.minimum is not None and host.reaches(minimum.minimum):
+    if minimum.minimum is not None and host.has_driver_at_least(minimum.minimum):
         judgement.warn(
             Cause.DRIVER_TOO_OLD,
             f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
@@ -328,7 +326,7 @@ def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host:
 # ---------------------------------------------------------------- driver
 
 
-def check_driver(judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
+def check_driver(judgement: Assessment, compat: Compat, release: Release, host: Host, cuda: str) -> None:
     """Add the reasons and caveats if the host's driver does not support a CUDA version or the GPUs.
 
     The last driver branch that supports a GPU must also be new enough for the CUDA version.
@@ -338,7 +336,7 @@ def check_driver(judgement: Judgement, compat: Compat, release: Release, host: H
     if not check_driver_support(judgement, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
-        if not host.reaches(minimum.minimum):
+        if not host.has_driver_at_least(minimum.minimum):
             judgement.refuse(
                 Cause.DRIVER_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
@@ -351,7 +349,7 @@ def check_driver(judgement: Judgement, compat: Compat, release: Release, host: H
     _check_last_branch(judgement, compat, cuda, host)
 
 
-def check_driver_support(judgement: Judgement, compat: Compat, host: Host) -> bool:
+def check_driver_support(judgement: Assessment, compat: Compat, host: Host) -> bool:
     """Add a reason for each GPU that the driver does not support, and return whether it supports all.
 
     A GPU that the driver itself reports is supported.
@@ -366,7 +364,7 @@ def check_driver_support(judgement: Judgement, compat: Compat, host: Host) -> bo
     return len(judgement.reasons) == reason_count
 
 
-def _warn_about_branch(judgement: Judgement, driver: str, minimum: str, source: str) -> None:
+def _warn_about_branch(judgement: Assessment, driver: str, minimum: str, source: str) -> None:
     """Add a caveat if the driver is a branch (`450`) and only its newer drivers are suitable."""
     if not versions.is_at_least(driver, minimum):
         judgement.warn(
@@ -382,7 +380,7 @@ def find_platform(host: Host) -> Platform:
     return "windows" if host.is_wsl or host.system == "Windows" else "linux"
 
 
-def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, host: Host) -> None:
+def _check_jit_driver(judgement: Assessment, compat: Compat, release: Release, host: Host) -> None:
     """Add a reason if the driver cannot compile the PTX of kernels that have no cubin for a GPU."""
     if host.driver is None:
         return
@@ -392,7 +390,7 @@ def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, ho
             continue
         cuda, share = compilation
         own_driver = compat.driver_minimum(cuda, find_platform(host)).own
-        if own_driver is None or host.reaches(own_driver):
+        if own_driver is None or host.has_driver_at_least(own_driver):
             continue
         cuda_release = compat.cuda_release(cuda)
         judgement.refuse(
@@ -409,13 +407,13 @@ def _find_code_to_compile(compat: Compat, release: Release, capability: str) -> 
     return compat.find_ptx_requirement(release, capability)
 
 
-def _check_last_branch(judgement: Judgement, compat: Compat, cuda: str, host: Host) -> None:
+def _check_last_branch(judgement: Assessment, compat: Compat, cuda: str, host: Host) -> None:
     """Add a reason if a CUDA version needs a newer driver branch than the last one that supports a GPU."""
     minimum = compat.driver_minimum(cuda).minimum
     if minimum is None:
         return
     for gpu in _iter_distinct_gpus(host.cards):
-        branch = compat.cards.find_ended(gpu.capability)
+        branch = compat.cards.find_unsupported(gpu.capability)
         if branch is not None and versions.major(minimum) > versions.major(branch.last):
             judgement.refuse(
                 Cause.GPU_TOO_OLD,

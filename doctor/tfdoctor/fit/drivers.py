@@ -51,7 +51,7 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
 
 def _find_ended_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:
     """Return (cause, reason, source) if the driver no longer supports the GPU, else None."""
-    branch = compat.cards.find_ended(gpu.capability)
+    branch = compat.cards.find_unsupported(gpu.capability)
     if branch is None or not versions.is_at_least(driver, branch.first_without):
         return None
     limit = f"the last branch for compute capability {gpu.capability} is {branch.last}"

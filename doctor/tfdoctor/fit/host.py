@@ -88,7 +88,7 @@ def _list_gpus(facts: Facts, compat: Compat) -> tuple[HostGpu, ...]:
     smi = value_of(facts.driver.smi)
     if isinstance(smi, SmiFacts):
         for smi_gpu in smi.gpus:
-            match = compat.gpus_named(smi_gpu.name) if smi_gpu.name else None
+            match = compat.find_gpus_by_name(smi_gpu.name) if smi_gpu.name else None
             if match is not None and not match.ambiguous:
                 gpus.append(HostGpu(smi_gpu.name or "", match.capabilities[0]))
     return tuple(gpus)

@@ -56,7 +56,7 @@ def _list_fitting_tags(
     for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn.split(".")[0]), "runtime"):
         if tag.cudnn is None or not versions.is_at_least(tag.cudnn, min_cudnn):
             continue
-        if all(compat.soname_for(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
+        if all(compat.find_soname(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
             tags.append(tag)
     release_cuda = versions.parse_numbers(cuda)[:2]
 

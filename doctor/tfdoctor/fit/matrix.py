@@ -252,7 +252,7 @@ def _build_row(
             min_windows_driver = compat.driver_minimum(release.cuda, "windows").minimum
     problems: dict[str, Problem] = {}
     for capability in capabilities or (None,):
-        for problem in compat.problems_of(release.package, release.version, capability=capability):
+        for problem in compat.list_problems(release.package, release.version, capability=capability):
             problems[problem.id] = problem
     index_by_id = {problem.id: index for index, problem in enumerate(compat.problems)}
     ordered_problems = sorted(problems.values(), key=lambda problem: index_by_id[problem.id])

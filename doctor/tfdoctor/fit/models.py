@@ -54,7 +54,7 @@ class Host:
         ]
         return options + ([f"--driver {self.driver}"] if self.driver is not None else [])
 
-    def reaches(self, driver: str) -> bool:
+    def has_driver_at_least(self, driver: str) -> bool:
         """Return whether the host's driver is at least this version; False if it is not known.
 
         A driver branch stands for its newest driver. All decisions that depend on the driver version use this method,

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
-from tfdoctor.fleet.cards import is_covered, report_cards
+from tfdoctor.fleet.cards import find_card_problems, is_covered
 from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group
-from tfdoctor.fleet.peers import report_peers
+from tfdoctor.fleet.peers import find_peer_problems
 from tfdoctor.report.diff.compare import find_differences
 from tfdoctor.report.diff.flatten import AREAS, Entry
 from tfdoctor.text import join_words
@@ -63,11 +63,11 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) ->
         FleetHost(item.name, item.state, item.cause, item.seconds, group_by_host.get(item.name), item.why)
         for _, item in sorted(gathered.hosts.items())
     )
-    card_findings = list(report_cards(profiles))
+    card_findings = list(find_card_problems(profiles))
     findings = [
         *_find_silent_hosts(hosts),
         *_find_unused_gpus(groups),
-        *report_peers(gathered.peers, gathered.peer_failures),
+        *find_peer_problems(gathered.peers, gathered.peer_failures),
         *card_findings,
         *_find_different_versions(profiles),
         *_find_different_hosts(groups, {name for item in card_findings for name in item.hosts}),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.aggregation import Profile
 
-__all__ = ["is_covered", "report_cards"]
+__all__ = ["find_card_problems", "is_covered"]
 
 MAX_MINORITY_SHARE = 0.05
 """The largest share of a model's hosts for which a smaller number of GPUs counts as a fault.
@@ -38,16 +38,16 @@ FAULT_VALUES = {
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 
-def report_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+def find_card_problems(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Yield the findings about GPUs, the most important ones first."""
     yield from _find_missing_cards(profiles)
     yield from _find_faulty_cards(profiles)
-    yield from _report_slower(profiles)
+    yield from _find_slower_cards(profiles)
     yield from _find_different_models(profiles)
 
 
 def is_covered(name: str) -> bool:
-    """Return whether `report_cards` covers differences of the GPU value with this name.
+    """Return whether `find_card_problems` covers differences of the GPU value with this name.
 
     It covers the models of the GPUs, and the memory, speed and faults of each model.
     """
@@ -122,7 +122,7 @@ def _describe_memory(profile: Profile) -> str:
     return join_words(sorted(filter(None, sizes)))
 
 
-def _report_slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+def _find_slower_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Yield findings about GPUs with smaller `SPEED_VALUES` than most GPUs of their model have."""
     for ending, label in SPEED_VALUES.items():
         hosts_by_model: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -17,7 +17,7 @@ from tfdoctor.text import clean_line, join_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Peers", "get_machine", "read_peers", "report_peers"]
+__all__ = ["Peers", "find_peer_problems", "get_machine", "read_peers"]
 
 MAX_PEERS = 20_000
 """The most peers of one host that are read."""
@@ -37,7 +37,7 @@ class Peers:
 
     reached: frozenset[str]
     """The addresses that the host reaches."""
-    cut: Mapping[str, str]
+    unreached: Mapping[str, str]
     """The reason, a key of REASONS, for each address that the host does not reach."""
 
 
@@ -69,7 +69,9 @@ def get_machine(name: str) -> str:
     return (host.partition(":")[0] if host.count(":") == 1 else host).rstrip(".").lower()
 
 
-def report_peers(reported_peers: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
+def find_peer_problems(
+    reported_peers: Mapping[str, Peers], silent: Mapping[str, str]
+) -> Iterator[FleetFinding]:
     """Yield the findings about peers.
 
     `reported_peers` has the peers of each host, and `silent` the reason for each host that did not report its peers.
@@ -77,18 +79,18 @@ def report_peers(reported_peers: Mapping[str, Peers], silent: Mapping[str, str])
     peers_by_host = {host: _drop_self(host, peers) for host, peers in reported_peers.items()}
     hosts_by_peer: dict[str, list[str]] = defaultdict(list)
     for host, peers in peers_by_host.items():
-        for address in (*peers.reached, *peers.cut):
+        for address in (*peers.reached, *peers.unreached):
             hosts_by_peer[address].append(host)
     unreachable = {
         address
         for address, hosts in hosts_by_peer.items()
-        if len(hosts) > 1 and all(address in peers_by_host[host].cut for host in hosts)
+        if len(hosts) > 1 and all(address in peers_by_host[host].unreached for host in hosts)
     }
-    yield from _report_unreachable(unreachable, hosts_by_peer, peers_by_host)
+    yield from _find_unreachable_peers(unreachable, hosts_by_peer, peers_by_host)
     isolated = [
         host
         for host, peers in peers_by_host.items()
-        if not peers.reached and len(set(peers.cut) - unreachable) > 1
+        if not peers.reached and len(set(peers.unreached) - unreachable) > 1
     ]
     if isolated:
         reasons = _join_reasons([peers_by_host[host] for host in isolated])
@@ -97,7 +99,7 @@ def report_peers(reported_peers: Mapping[str, Peers], silent: Mapping[str, str])
         )
     hosts_by_peers: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for host, peers in peers_by_host.items():
-        missing = tuple(sorted(set(peers.cut) - unreachable))
+        missing = tuple(sorted(set(peers.unreached) - unreachable))
         if missing and host not in isolated:
             hosts_by_peers[missing].append(host)
     for addresses, hosts in sorted(hosts_by_peers.items(), key=lambda item: -len(item[1])):
@@ -116,11 +118,15 @@ def _drop_self(host: str, peers: Peers) -> Peers:
     own_names = {get_machine(host), get_machine(host).partition(".")[0]}
     return Peers(
         frozenset(address for address in peers.reached if get_machine(address) not in own_names),
-        {address: reason for address, reason in peers.cut.items() if get_machine(address) not in own_names},
+        {
+            address: reason
+            for address, reason in peers.unreached.items()
+            if get_machine(address) not in own_names
+        },
     )
 
 
-def _report_unreachable(
+def _find_unreachable_peers(
     unreachable: set[str], hosts_by_peer: Mapping[str, Sequence[str]], peers_by_host: Mapping[str, Peers]
 ) -> Iterator[FleetFinding]:
     """Yield findings about peers that no host reaches.
@@ -145,7 +151,8 @@ def _report_unreachable(
         hosts = sorted({host for address in other_addresses for host in hosts_by_peer[address]})
         reasons = _join_reasons([peers_by_host[host] for host in hosts], other_addresses)
         yield _make_finding(
-            hosts, f"{_format_verb(hosts)} {_join_addresses(other_addresses)}, and nobody else does: {reasons}."
+            hosts,
+            f"{_format_verb(hosts)} {_join_addresses(other_addresses)}, and nobody else does: {reasons}.",
         )
 
 
@@ -167,7 +174,7 @@ def _join_reasons(peer_sets: Sequence[Peers], addresses: Sequence[str] | None = 
     reasons = {
         reason
         for peers in peer_sets
-        for address, reason in peers.cut.items()
+        for address, reason in peers.unreached.items()
         if addresses is None or address in addresses
     }
     return join_words([REASONS[reason] for reason in REASONS if reason in reasons])

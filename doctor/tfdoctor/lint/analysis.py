@@ -175,8 +175,8 @@ def _lint_python(
         evaluator.evaluate_uncalled()
     except RecursionError:
         reason = reason or "it is nested too deep to be read as a whole"
-    evaluator.report_growth()
-    evaluator.report_pins()
+    evaluator.report_partial_growth()
+    evaluator.report_pinned_operations()
     if evaluator.steps > MAX_STEPS:
         reason = (
             reason or f"it has more than {MAX_STEPS:,} statements and expressions; the rest was not checked"

@@ -6,9 +6,9 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.clusters import Clusters
-from tfdoctor.lint.configs import KINDS_BY_OPTIONS_CLASS, Configs
-from tfdoctor.lint.devices import Devices
+from tfdoctor.lint.clusters import ClusterChecks
+from tfdoctor.lint.configs import KINDS_BY_OPTIONS_CLASS, ConfigChecks
+from tfdoctor.lint.devices import DeviceChecks
 from tfdoctor.lint.known_names import guess_function
 from tfdoctor.lint.reporter import MAX_TEXT_CHARS
 from tfdoctor.lint.values import ClassValue, Const, Many, Map, Obj, Path, Seq, get_constant
@@ -16,7 +16,7 @@ from tfdoctor.lint.values import ClassValue, Const, Many, Map, Obj, Path, Seq, g
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Checks"]
+__all__ = ["PythonChecks"]
 
 _SESSION_CLASSES = ("Session", "InteractiveSession", "train.MonitoredTrainingSession", "train.Supervisor")
 _DEVICE_QUERIES = (
@@ -123,7 +123,7 @@ _VERSION_TEST = re.compile(
 )
 
 
-class Checks(Configs, Devices, Clusters):
+class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
     """All checks of Python code. The subclass `Evaluator` provides the values of expressions."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
@@ -162,10 +162,10 @@ class Checks(Configs, Devices, Clusters):
             name = name.removeprefix(version)
         return name
 
-    def check_api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
+    def check_api(self, path: str, node: Any, *, is_sure: bool = True, is_import: bool = False) -> None:
         """Report a TensorFlow name that was removed, does not exist yet or is misspelt.
 
-        `sure` says whether the path is certain, and `whole` whether an import statement names all of it.
+        `is_sure` says whether the path is certain, and `is_import` whether an import statement names all of it.
         """
         if not path.startswith("tensorflow."):
             return
@@ -179,7 +179,7 @@ class Checks(Configs, Devices, Clusters):
             self.check_function_name(name, node)
         if (
             self.guard_depth
-            or not sure
+            or not is_sure
             or self.tests_tf_version
             or (self.target.tf is None and self.is_python_2)
         ):
@@ -193,7 +193,7 @@ class Checks(Configs, Devices, Clusters):
                     f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.suggest_replacement(name)}",
                 )
             return
-        if name == "contrib" or (whole and name.startswith("contrib.")):
+        if name == "contrib" or (is_import and name.startswith("contrib.")):
             self.report(
                 "removed-api",
                 node,
@@ -261,7 +261,7 @@ class Checks(Configs, Devices, Clusters):
         return False
 
     @staticmethod
-    def is_main(node: Any) -> bool:
+    def is_main_guard(node: Any) -> bool:
         """Return whether a condition compares `__name__`, as in `if __name__ == "__main__":`."""
         return (
             isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == "__name__"
@@ -318,10 +318,10 @@ class Checks(Configs, Devices, Clusters):
                 else (None if has_config else False)
             )
             self.sessions.append(places_softly)
-            self.note_gpu_use(node)
+            self.record_gpu_use(node)
             return Obj("session")
         if name in _DEVICE_QUERIES:
-            self.note_gpu_use(node)
+            self.record_gpu_use(node)
             return Obj("logical") if "list_logical" in name else None
         if name in (
             "config.list_physical_devices",
@@ -336,7 +336,7 @@ class Checks(Configs, Devices, Clusters):
         if name.endswith(_STRATEGY_CLASSES) and name.startswith(("distribute.", "contrib.distribute.")):
             self.check_strategy(name, node, args, keywords)
             if not self.is_graph_mode:
-                self.note_gpu_use(node)
+                self.record_gpu_use(node)
             return Obj("strategy")
         if name == "keras.utils.multi_gpu_model":
             self.check_gpu_count(node, args, keywords)
@@ -354,13 +354,13 @@ class Checks(Configs, Devices, Clusters):
         if not self.is_graph_mode and (
             name in _GPU_OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM_OPERATIONS
         ):
-            self.note_gpu_use(node)
+            self.record_gpu_use(node)
         return None
 
     def evaluate_keras_call(self, name: str, node: Any, args: list[Any]) -> Any:
         """Check a call of a Keras function, and return its value, or None if it is unknown."""
         if _BUILT_MODEL_CALLS.search(name) and not self.is_graph_mode:
-            self.note_gpu_use(node)
+            self.record_gpu_use(node)
             return Obj("model")
         if name.endswith("multi_gpu_model"):
             self.check_gpu_count(node, args, {keyword.arg: None for keyword in node.keywords})
@@ -371,7 +371,7 @@ class Checks(Configs, Devices, Clusters):
                 for keyword in ast.walk(node)
             )
             if has_shape and not self.is_graph_mode:
-                self.note_gpu_use(node)
+                self.record_gpu_use(node)
             return Obj("model")
         return None
 
@@ -384,7 +384,7 @@ class Checks(Configs, Devices, Clusters):
             and name in _MODEL_METHODS
             and not self.is_graph_mode
         ):
-            self.note_gpu_use(node)
+            self.record_gpu_use(node)
         if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ClassValue):
             method = base.data.functions.get(name)
             if method is not None:
@@ -422,7 +422,7 @@ class Checks(Configs, Devices, Clusters):
             and not self.is_graph_mode
             and name in ("run", "experimental_distribute_dataset")
         ):
-            self.note_gpu_use(node)
+            self.record_gpu_use(node)
         return None
 
     def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Clusters", "check_address", "iter_problems"]
+__all__ = ["ClusterChecks", "describe_address_fault", "iter_problems"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
 """Characters that appear only in an address with shell variables or template fields."""
 
 
-def check_address(text: str) -> str | None:
+def describe_address_fault(text: str) -> str | None:
     """Return a sentence that says what is wrong with a task address.
 
     Return None if nothing is wrong, or if the address has a placeholder that is filled in at run time.
@@ -49,11 +49,11 @@ def iter_problems(config: Any) -> Iterator[tuple[str, str, str]]:
             else [members]
         )
         for address in addresses:
-            problem = check_address(address) if isinstance(address, str) else None
+            problem = describe_address_fault(address) if isinstance(address, str) else None
             if problem is not None:
                 yield "cluster-address", problem, address
     if isinstance(task, dict) and jobs:
-        problem = check_task(
+        problem = describe_task_fault(
             {str(job): _list_indices(members) for job, members in jobs.items()},
             task.get("type"),
             parse_index(task.get("index")),
@@ -71,7 +71,7 @@ def _list_indices(members: Any) -> Collection[int] | None:
     return None
 
 
-def check_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
+def describe_task_fault(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
     """Return a sentence that says that a cluster does not have a task, or None if it may have the task.
 
     `jobs` has the task indices of each job. None as indices means that they are unknown.
@@ -88,7 +88,7 @@ def check_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any)
     return f"The job {job!r} has {count}{suffix}; there is no task {index}."
 
 
-class Clusters(Reporter):
+class ClusterChecks(Reporter):
     """The checks of ClusterSpec, Server and TF_CONFIG in Python."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
@@ -103,9 +103,9 @@ class Clusters(Reporter):
             return argument
         if not isinstance(argument, Map):
             return None
-        return Obj("cluster", self.check_jobs(argument), node)
+        return Obj("cluster", self.collect_jobs(argument), node)
 
-    def check_jobs(self, cluster: Map) -> dict[str, Collection[int] | None]:
+    def collect_jobs(self, cluster: Map) -> dict[str, Collection[int] | None]:
         """Report invalid addresses in a cluster, and return the task indices of each job.
 
         The key "" means that not all jobs are known. The indices are None if those of the job are unknown.
@@ -135,7 +135,7 @@ class Clusters(Reporter):
     def check_task_address(self, value: Any, node: Any) -> None:
         """Report a task address that is not HOST:PORT."""
         text = get_constant(value)
-        problem = check_address(text) if isinstance(text, str) else None
+        problem = describe_address_fault(text) if isinstance(text, str) else None
         if problem is not None:
             self.report("cluster-address", node, problem)
 
@@ -143,13 +143,13 @@ class Clusters(Reporter):
         """Report a call of Server whose task does not exist or is started twice."""
         cluster = args[0] if args else keywords.get("server_or_cluster_def")
         if isinstance(cluster, Map):
-            cluster = Obj("cluster", self.check_jobs(cluster))
+            cluster = Obj("cluster", self.collect_jobs(cluster))
         job = get_constant(args[1] if len(args) > 1 else keywords.get("job_name"))
         index = get_constant(args[2] if len(args) > 2 else keywords.get("task_index"))
         if not (isinstance(cluster, Obj) and cluster.kind == "cluster"):
             return
         if "" not in cluster.data:
-            problem = check_task(cluster.data, job, index)
+            problem = describe_task_fault(cluster.data, job, index)
             if problem is not None:
                 self.report("cluster-task", node, problem)
         if isinstance(job, str) and isinstance(index, int) and not self.branch_depth and not self.is_uncalled:
@@ -177,13 +177,13 @@ class Clusters(Reporter):
             task, task_node = parts.get("task", (None, None))
             if not isinstance(cluster, Map):
                 return
-            jobs = self.check_jobs(cluster)
+            jobs = self.collect_jobs(cluster)
             if isinstance(task, Map) and "" not in jobs:
                 member = {
                     get_constant(key): get_constant(item)
                     for key, item, _, _ in task.entries
                     if isinstance(key, Const)
                 }
-                problem = check_task(jobs, member.get("type"), member.get("index"))
+                problem = describe_task_fault(jobs, member.get("type"), member.get("index"))
                 if problem is not None:
                     self.report("cluster-task", task_node if task_node is not None else node, problem)

@@ -6,24 +6,24 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.environ import Environ
+from tfdoctor.lint.environ import EnvironChecks
 from tfdoctor.lint.known_names import OPTIONS_BY_OWNER, guess_option, is_relevant
 from tfdoctor.lint.values import ClassValue, Const, Map, Obj, Path, Seq, get_constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KINDS_BY_OPTIONS_CLASS", "Configs"]
+__all__ = ["KINDS_BY_OPTIONS_CLASS", "ConfigChecks"]
 
 KINDS_BY_OPTIONS_CLASS = {"ConfigProto": "config", "GPUOptions": "options"}
 """The `Obj.kind` of an instance of each options class."""
 
 
-class Configs(Environ):
+class ConfigChecks(EnvironChecks):
     """Checks of session options."""
 
     @cached_property
-    def names_configs(self) -> bool:
+    def mentions_configs(self) -> bool:
         """Whether the text contains the name of an options class."""
         return any(name in self.text for name in KINDS_BY_OPTIONS_CLASS)
 
@@ -125,7 +125,7 @@ class Configs(Environ):
 
         Setting its attributes or calling its CopyFrom, for example, does not count as a use.
         """
-        if not self.names_configs:
+        if not self.mentions_configs:
             return
         assigned: dict[str, Any] = {}
         used: set[str] = set()
@@ -180,7 +180,7 @@ class Configs(Environ):
                 return
         for name, child in assigned.items():
             if name not in used and not self.is_loaded_elsewhere(name) and not name.isupper():
-                kind = self.config_name(child.value)
+                kind = self.get_config_name(child.value)
                 self.report(
                     "config-unused", child, f"This {kind} is given to no session, so it has no effect."
                 )
@@ -188,11 +188,11 @@ class Configs(Environ):
             self.report(
                 "config-unused",
                 child,
-                f"This {self.config_name(child.value)} is given to no session, so it has no effect.",
+                f"This {self.get_config_name(child.value)} is given to no session, so it has no effect.",
             )
 
     @staticmethod
-    def config_name(node: Any) -> str:
+    def get_config_name(node: Any) -> str:
         """Return the name of the options class that a node calls."""
         return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
 

@@ -12,7 +12,7 @@ from tfdoctor.lint.values import Many, Obj, Seq, get_constant
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Devices", "parse_device"]
+__all__ = ["DeviceChecks", "parse_device"]
 
 _DEVICE_TYPES = ("CPU", "GPU", "XLA_CPU", "XLA_GPU", "TPU", "TPU_SYSTEM", "COMPOSITE", "CUSTOM", "EPU", "NPU")
 # A part of a device name between slashes, such as job:worker, task:0, device:GPU:0 or GPU:0.
@@ -93,7 +93,7 @@ def parse_device(text: str) -> tuple[str, int | None] | None:
     return kind, index
 
 
-class Devices(Reporter):
+class DeviceChecks(Reporter):
     """The checks of devices and of the placement of operations.
 
     A tower is a copy of the model that a loop builds for each GPU.
@@ -279,7 +279,7 @@ class Devices(Reporter):
         else:
             self.growth_on_all = True  # the GPU is unknown
 
-    def report_growth(self) -> None:
+    def report_partial_growth(self) -> None:
         """Report memory growth that is set for some GPUs only. Call this at the end of the file."""
         indices = {index for _, index, _, _ in self.growth_calls}
         if (
@@ -388,7 +388,7 @@ class Devices(Reporter):
             return name in ("Variable", "constant")
         return name == "Variable" and isinstance(content, int)
 
-    def report_pins(self) -> None:
+    def report_pinned_operations(self) -> None:
         """Report the pinned operations if no session uses soft placement. Call this at the end of the file."""
         if (
             not self.pinned_operations

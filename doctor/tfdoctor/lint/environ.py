@@ -21,7 +21,7 @@ from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, get_constant
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["EXPORT_COMMAND", "Environ", "find_lone_assignment"]
+__all__ = ["EXPORT_COMMAND", "EnvironChecks", "find_lone_assignment"]
 
 # Code that starts another program: a function of os, subprocess or multiprocessing, or a shell line of a notebook.
 _CHILD_START = re.compile(
@@ -59,7 +59,7 @@ def find_lone_assignment(command: str) -> str | None:
     return name
 
 
-class Environ(Reporter):
+class EnvironChecks(Reporter):
     """The checks of everything that sets or reads environment variables."""
 
     def __init__(self, target: LintTarget, text: str) -> None:

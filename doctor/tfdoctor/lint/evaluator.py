@@ -13,7 +13,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.checks import Checks
+from tfdoctor.lint.checks import PythonChecks
 from tfdoctor.lint.expressions import Expressions
 from tfdoctor.lint.reporter import MAX_STEPS
 from tfdoctor.lint.values import (
@@ -60,7 +60,7 @@ _IMPORTS = (*_TF_MODULES, "keras")
 """Modules whose import loads TensorFlow."""
 
 
-class Evaluator(Checks, Expressions):
+class Evaluator(PythonChecks, Expressions):
     """The evaluation of one file, or of all cells of a notebook in order."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
@@ -143,7 +143,7 @@ class Evaluator(Checks, Expressions):
             path = alias.name if alias.asname else name
             self.record_import(alias.name, node)
             self.bind(name, Path(path, is_certain=not self.guard_depth))
-            self.check_api(f"{alias.name}", node, whole=True)
+            self.check_api(f"{alias.name}", node, is_import=True)
 
     def s_importfrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
@@ -157,7 +157,7 @@ class Evaluator(Checks, Expressions):
                 alias.asname or alias.name, Path(f"{module}.{alias.name}", is_certain=not self.guard_depth)
             )
             if alias.name != "*":
-                self.check_api(f"{module}.{alias.name}", node, whole=True)
+                self.check_api(f"{module}.{alias.name}", node, is_import=True)
             elif module == "os":
                 self.bind("environ", Path("os.environ"))
                 self.bind("system", Path("os.system"))
@@ -217,7 +217,7 @@ class Evaluator(Checks, Expressions):
     def s_if(self, node: ast.If) -> None:
         self.value(node.test)
         is_version_test = self.tests_version(node.test)
-        if self.is_main(node.test):  # the file is checked as the program that runs
+        if self.is_main_guard(node.test):  # the file is checked as the program that runs
             self.evaluate_body(node.body)
             return
         start = self.state.copy()
@@ -538,7 +538,7 @@ class Evaluator(Checks, Expressions):
                 return None
             path = Path(f"{base.name}.{node.attr}", base.is_certain)
             if base.name.startswith("tensorflow"):
-                self.check_api(path.name, node, sure=base.is_certain)
+                self.check_api(path.name, node, is_sure=base.is_certain)
             return path
         return self.evaluate_attribute(base, node)
 
@@ -643,7 +643,7 @@ class Evaluator(Checks, Expressions):
         keywords = {argument.arg: self.value(argument.value) for argument in node.keywords}
         if isinstance(func, Func) and func.node is not None:
             if func.graph and not self.is_graph_mode:
-                self.note_gpu_use(node)
+                self.record_gpu_use(node)
             return self.evaluate_function(func, args, {k: v for k, v in keywords.items() if k})
         if isinstance(func, ClassValue):
             initializer = func.functions.get("__init__")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tfdoctor.lint.environ import Environ
+from tfdoctor.lint.environ import EnvironChecks
 from tfdoctor.lint.reporter import MAX_TEXT_CHARS
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq
 
 __all__ = ["Expressions"]
 
 
-class Expressions(Environ):
+class Expressions(EnvironChecks):
     """The part of `Evaluator` that evaluates operators, f-strings and loop variables."""
 
     def e_joinedstr(self, node: ast.JoinedStr) -> Any:
@@ -80,8 +80,7 @@ class Expressions(Environ):
         )
         if left_values is None or right_values is None or len(left_values) * len(right_values) > 64:
             is_text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
-                isinstance(item, Const) and isinstance(item.value, str)
-                for item in (left, right)
+                isinstance(item, Const) and isinstance(item.value, str) for item in (left, right)
             )
             return Obj("text") if is_text else None
         results = []

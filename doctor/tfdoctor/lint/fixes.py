@@ -48,7 +48,7 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
         [
             piece
             for cell in list_code_cells(source.text)
-            for piece in cell.locate(_locate_fixes(cell.source, fixes.get(cell.number, [])))
+            for piece in cell.convert_replacements(_locate_fixes(cell.source, fixes.get(cell.number, [])))
         ],
     )
 
@@ -219,17 +219,17 @@ def list_remaining_names(text: str, kind: str, problems: Sequence[LintProblem]) 
 
 
 def drop_fixes_of_shared_names(
-    problems: Sequence[LintProblem], names_left: Mapping[str, set[str] | None]
+    problems: Sequence[LintProblem], unfixed_names: Mapping[str, set[str] | None]
 ) -> list[LintProblem]:
     """Return the problems, without the fixes of misspelt variables that (may) remain in another file.
 
-    `names_left` has the result of `list_remaining_names` for each path, or None if the file could not be read.
+    `unfixed_names` has the result of `list_remaining_names` for each path, or None if the file could not be read.
     """
 
     def explain_drop(problem: LintProblem) -> str:
         if problem.fix is None or problem.name != "misspelt-variable":
             return ""
-        for path, names in names_left.items():
+        for path, names in unfixed_names.items():
             if names is None:
                 return f"{path} could not be read and may use the name, too: correct it by hand."
             if problem.fix.old in names:

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.read.syntax import parse_instructions
-from tfdoctor.lint.clusters import check_address, check_task, iter_problems
+from tfdoctor.lint.clusters import describe_address_fault, describe_task_fault, iter_problems
 from tfdoctor.lint.environ import find_lone_assignment
 from tfdoctor.lint.known_names import READ_AT_FIRST_USE, READ_AT_IMPORT, guess_variable, is_relevant
 from tfdoctor.lint.models import Fix, LintProblem
@@ -201,7 +201,7 @@ class _Branches:
         self.last_branch += 1
         return self.last_branch
 
-    def start_other(self) -> None:
+    def start_branch(self) -> None:
         """Replace the current branch by a new one, which may run without the commands before it."""
         self.open[-1] = (self.open[-1][0], self.make_branch())
 
@@ -210,14 +210,14 @@ class _Branches:
         if self.open[-1][0] == word:
             self.open.pop()
 
-    def locate(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Branch:
+    def find_branch(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Branch:
         """Return the branch of a command. `before` and `after` are the operators around it."""
         is_exit = False
         for word, _, _ in words:
             if word in ("if", "case"):
                 self.open.append((_CLOSING_KEYWORDS[word], self.make_branch()))
             elif word in ("elif", "else"):
-                self.start_other()
+                self.start_branch()
             elif word == "{":
                 outer = self.open[-1][1]
                 group = (
@@ -235,14 +235,14 @@ class _Branches:
         if "||" in before or ("&&" in before and not self.is_unconditional):
             branch = self.make_branch()
         elif is_exit:
-            self.start_other()
+            self.start_branch()
         self.is_unconditional = (
             words[0][0] in _UNCONDITIONAL
             and "||" not in before
             and ("&&" not in before or self.is_unconditional)
         )
         if ";;" in after or ";&" in after:
-            self.start_other()
+            self.start_branch()
         return branch
 
     is_unconditional = False
@@ -260,17 +260,17 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
             command.append((match["word"], line, match.start() - start + 1))
         elif match["end"] is not None:
             if command:
-                yield command, branches.locate(command, operator, match["end"])
+                yield command, branches.find_branch(command, operator, match["end"])
                 command, operator = [], ""
             elif ";;" in match["end"]:
-                branches.start_other()
+                branches.start_branch()
             operator += match["end"].strip()
         token = match[0]
         if "\n" in token:
             line += token.count("\n")
             start = match.start() + token.rindex("\n") + 1
     if command:
-        yield command, branches.locate(command, operator, "")
+        yield command, branches.find_branch(command, operator, "")
 
 
 def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool = False) -> None:
@@ -409,7 +409,7 @@ def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings:
             members = value.split(",")
             jobs[match[1]] = None if "$" in value or not value else range(len(members))
             for address in members:
-                problem = check_address(address) if address else None
+                problem = describe_address_fault(address) if address else None
                 if problem is not None:
                     findings.report("cluster-address", problem, line + first_line - 1, column)
         else:
@@ -418,7 +418,7 @@ def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings:
     index = options.get("task_index") or options.get("task_id")
     if job is None or index is None or not index[0].isdigit() or "$" in job[0]:
         return
-    problem = check_task(jobs, job[0], int(index[0])) if jobs else None
+    problem = describe_task_fault(jobs, job[0], int(index[0])) if jobs else None
     if problem is not None:
         findings.report("cluster-task", problem, index[1], index[2])
     findings.check_task_start(job[0], int(index[0]), index[1], index[2])

@@ -44,7 +44,9 @@ class Cell:
     text: str
     """The text of the whole notebook file."""
 
-    def locate(self, replacements: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
+    def convert_replacements(
+        self, replacements: Iterable[tuple[int, int, str]]
+    ) -> Iterator[tuple[int, int, str]]:
         """Convert replacements in the source to replacements in the text of the notebook.
 
         Both are (start, end, new text). A replacement that spans several JSON strings becomes one for each of them.

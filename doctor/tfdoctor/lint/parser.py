@@ -32,11 +32,11 @@ class Tree:
 
     __slots__ = ("first_error_line", "is_python_2", "root")
 
-    def __init__(self, root: ast.Module, *, old: bool = False, broken: int = 0) -> None:
+    def __init__(self, root: ast.Module, *, python_2: bool = False, error_line: int = 0) -> None:
         self.root = root
-        self.is_python_2 = old
+        self.is_python_2 = python_2
         """Whether the text is Python 2."""
-        self.first_error_line = broken
+        self.first_error_line = error_line
         """The first line that is not valid in any Python version. 0 if there is none."""
 
 
@@ -61,7 +61,7 @@ def _parse_with_tree_sitter(text: str) -> Tree:
     converter = _Converter(data)
     body = converter.block(root.children, 0)
     is_python_2 = _PYTHON_2.search(data) is not None
-    return Tree(ast.Module(body=body, type_ignores=[]), old=is_python_2, broken=converter.broken)
+    return Tree(ast.Module(body=body, type_ignores=[]), python_2=is_python_2, error_line=converter.error_line)
 
 
 class _Converter:
@@ -73,7 +73,7 @@ class _Converter:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.broken = 0
+        self.error_line = 0
         """The first line with an error. 0 if there is none."""
 
     def text(self, node: Any) -> str:
@@ -105,7 +105,7 @@ class _Converter:
             if node.type == "ERROR":
                 target = self.convert_error(node, body, depth)
             else:
-                body += self.statement(node, depth + 1)
+                body += self.convert_statement(node, depth + 1)
         return body or [ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)]
 
     def convert_error(self, node: Any, body: list[ast.stmt], depth: int) -> Any:
@@ -122,11 +122,11 @@ class _Converter:
             and _CALL_ASSIGNMENT.search(code[-8:])
         ):
             for child in children[:-1]:
-                body += self.statement(child, depth + 1)
-            return self.expr(children[-1], depth + 1)
-        self.broken = self.broken or node.start_point[0] + 1
+                body += self.convert_statement(child, depth + 1)
+            return self.convert_expression(children[-1], depth + 1)
+        self.error_line = self.error_line or node.start_point[0] + 1
         for child in children:
-            body += self.statement(child, depth + 1)
+            body += self.convert_statement(child, depth + 1)
         return None
 
     def make_block(self, node: Any, field: str, depth: int) -> list[ast.stmt]:
@@ -134,7 +134,7 @@ class _Converter:
         inner = node.child_by_field_name(field)
         return self.block(inner.children, depth) if inner is not None else []
 
-    def statement(self, node: Any, depth: int) -> list[ast.stmt]:
+    def convert_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         """Convert a statement, which can become several statements or none."""
         if depth > MAX_TREE_DEPTH:
             return []
@@ -144,7 +144,7 @@ class _Converter:
             return [
                 self.set_position(item, node) if not hasattr(item, "lineno") else item for item in statements
             ]
-        return [self.set_position(ast.Expr(value=self.expr(node, depth)), node)]
+        return [self.set_position(ast.Expr(value=self.convert_expression(node, depth)), node)]
 
     def s_expression_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         statements: list[ast.stmt] = []
@@ -155,7 +155,11 @@ class _Converter:
             assignment = children[0]
             target, value = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
             return [
-                ast.AugAssign(target=self.store(target, depth), op=ast.Add(), value=self.expr(value, depth))
+                ast.AugAssign(
+                    target=self.convert_target(target, depth),
+                    op=ast.Add(),
+                    value=self.convert_expression(value, depth),
+                )
             ]
         statements.append(ast.Expr(value=self.make_expression(children, node, depth)))
         return statements
@@ -165,21 +169,21 @@ class _Converter:
         value: Any = node
         while value is not None and value.type == "assignment":
             left = value.child_by_field_name("left")
-            targets.append(self.store(left, depth))
+            targets.append(self.convert_target(left, depth))
             value = value.child_by_field_name("right")
         if value is None:
             return []
-        return [ast.Assign(targets=targets, value=self.expr(value, depth))]
+        return [ast.Assign(targets=targets, value=self.convert_expression(value, depth))]
 
     def s_if_statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        test = self.expr(node.child_by_field_name("condition"), depth)
+        test = self.convert_expression(node.child_by_field_name("condition"), depth)
         orelse: list[ast.stmt] = []
         for clause in reversed(node.children_by_field_name("alternative")):
             if clause.type == "else_clause":
                 orelse = self.make_block(clause, "body", depth)
             else:
                 inner = ast.If(
-                    test=self.expr(clause.child_by_field_name("condition"), depth),
+                    test=self.convert_expression(clause.child_by_field_name("condition"), depth),
                     body=self.make_block(clause, "consequence", depth),
                     orelse=orelse,
                 )
@@ -192,8 +196,8 @@ class _Converter:
         return self.make_block(other, "body", depth) if other is not None else []
 
     def s_for_statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        target = self.store(node.child_by_field_name("left"), depth)
-        iterable = self.expr(node.child_by_field_name("right"), depth)
+        target = self.convert_target(node.child_by_field_name("left"), depth)
+        iterable = self.convert_expression(node.child_by_field_name("right"), depth)
         return [
             ast.For(
                 target=target,
@@ -204,7 +208,7 @@ class _Converter:
         ]
 
     def s_while_statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        test = self.expr(node.child_by_field_name("condition"), depth)
+        test = self.convert_expression(node.child_by_field_name("condition"), depth)
         return [
             ast.While(
                 test=test, body=self.make_block(node, "body", depth), orelse=self.make_orelse(node, depth)
@@ -217,9 +221,11 @@ class _Converter:
             if clause.type == "except_clause":
                 inner = [child for child in clause.named_children if child.type != "block"]
                 block = next((child for child in clause.named_children if child.type == "block"), None)
-                exception = self.expr(inner[0], depth) if inner else None
+                exception = self.convert_expression(inner[0], depth) if inner else None
                 body = self.block(block.children, depth) if block is not None else []
-                handlers.append(self.set_position(ast.ExceptHandler(type=exception, name=None, body=body), clause))
+                handlers.append(
+                    self.set_position(ast.ExceptHandler(type=exception, name=None, body=body), clause)
+                )
             elif clause.type == "else_clause":
                 orelse = self.make_block(clause, "body", depth)
             elif clause.type == "finally_clause":
@@ -243,9 +249,11 @@ class _Converter:
             if value.type == "as_pattern":
                 alias = value.child_by_field_name("alias")
                 if alias is not None and alias.named_children:
-                    target = self.store(alias.named_children[0], depth)
+                    target = self.convert_target(alias.named_children[0], depth)
                 value = value.named_children[0]
-            items.append(ast.withitem(context_expr=self.expr(value, depth), optional_vars=target))
+            items.append(
+                ast.withitem(context_expr=self.convert_expression(value, depth), optional_vars=target)
+            )
         return [ast.With(items=items, body=self.make_block(node, "body", depth))]
 
     def s_function_definition(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -258,7 +266,7 @@ class _Converter:
         name = self.text(node.child_by_field_name("name"))
         superclasses = node.child_by_field_name("superclasses")
         bases = (
-            [self.expr(base, depth) for base in superclasses.named_children]
+            [self.convert_expression(base, depth) for base in superclasses.named_children]
             if superclasses is not None
             else []
         )
@@ -267,9 +275,9 @@ class _Converter:
 
     def s_decorated_definition(self, node: Any, depth: int) -> list[ast.stmt]:
         inner = node.child_by_field_name("definition")
-        definitions = self.statement(inner, depth) if inner is not None else []
+        definitions = self.convert_statement(inner, depth) if inner is not None else []
         decorators = [
-            self.expr(item.named_children[0], depth)
+            self.convert_expression(item.named_children[0], depth)
             for item in node.named_children
             if item.type == "decorator" and item.named_children
         ]
@@ -290,7 +298,7 @@ class _Converter:
             elif "default" in parameter.type:
                 names.append(self.set_position(ast.arg(arg=self.text(inner)), parameter))
                 value = parameter.child_by_field_name("value")
-                defaults.append(self.expr(value, depth))
+                defaults.append(self.convert_expression(value, depth))
             elif parameter.type == "typed_parameter":
                 names.append(self.set_position(ast.arg(arg=self.text(inner)), parameter))
         return ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=defaults)
@@ -310,7 +318,9 @@ class _Converter:
         ]
 
     def s_print_statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        args = [self.expr(child, depth) for child in node.named_children if child.type != "comment"]
+        args = [
+            self.convert_expression(child, depth) for child in node.named_children if child.type != "comment"
+        ]
         function = self.set_position(ast.Name(id="print", ctx=ast.Load()), node)
         return [ast.Expr(value=self.set_position(ast.Call(func=function, args=args, keywords=[]), node))]
 
@@ -353,30 +363,34 @@ class _Converter:
 
     # ---------------------------------------------------------------- expressions
 
-    def store(self, node: Any, depth: int) -> Any:
+    def convert_target(self, node: Any, depth: int) -> Any:
         """Convert the target of an assignment or loop."""
-        target = self.expr(node, depth)
+        target = self.convert_expression(node, depth)
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             target.ctx = ast.Store()
         return target
 
     def make_expression(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
         """Convert a single node to its expression, or several to a tuple at the position of `node`."""
-        elements = [self.expr(child, depth + 1) for child in nodes if child.type != "comment"]
+        elements = [self.convert_expression(child, depth + 1) for child in nodes if child.type != "comment"]
         return (
             elements[0]
             if len(elements) == 1
             else self.set_position(ast.Tuple(elts=elements, ctx=ast.Load()), node)
         )
 
-    def expr(self, node: Any, depth: int) -> Any:
+    def convert_expression(self, node: Any, depth: int) -> Any:
         """Convert an expression. A missing node, or one that is too deep, becomes the constant None."""
         if node is None or depth > MAX_TREE_DEPTH:
             return ast.Constant(value=None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
         convert = getattr(self, f"e_{node.type}", None)
         result = convert(node, depth + 1) if convert is not None else None
         if result is None:
-            parts = [self.expr(child, depth + 1) for child in node.named_children if child.type != "comment"]
+            parts = [
+                self.convert_expression(child, depth + 1)
+                for child in node.named_children
+                if child.type != "comment"
+            ]
             result = ast.Tuple(elts=parts, ctx=ast.Load())
         return self.set_position(result, node) if not hasattr(result, "lineno") else result
 
@@ -386,13 +400,17 @@ class _Converter:
     def e_attribute(self, node: Any, depth: int) -> Any:
         name = node.child_by_field_name("attribute")
         return ast.Attribute(
-            value=self.expr(node.child_by_field_name("object"), depth), attr=self.text(name), ctx=ast.Load()
+            value=self.convert_expression(node.child_by_field_name("object"), depth),
+            attr=self.text(name),
+            ctx=ast.Load(),
         )
 
     def e_subscript(self, node: Any, depth: int) -> Any:
         inner = self.make_expression(node.children_by_field_name("subscript"), node, depth)
         return ast.Subscript(
-            value=self.expr(node.child_by_field_name("value"), depth), slice=inner, ctx=ast.Load()
+            value=self.convert_expression(node.child_by_field_name("value"), depth),
+            slice=inner,
+            ctx=ast.Load(),
         )
 
     def e_slice(self, _node: Any, _depth: int) -> Any:
@@ -408,7 +426,8 @@ class _Converter:
                 name, value = argument.child_by_field_name("name"), argument.child_by_field_name("value")
                 keywords.append(
                     self.set_position(
-                        ast.keyword(arg=self.text(name), value=self.expr(value, depth)), argument
+                        ast.keyword(arg=self.text(name), value=self.convert_expression(value, depth)),
+                        argument,
                     )
                 )
             elif argument.type == "dictionary_splat":
@@ -421,9 +440,11 @@ class _Converter:
                     )
                 )
             elif argument.type != "comment":
-                args.append(self.expr(argument, depth))
+                args.append(self.convert_expression(argument, depth))
         return ast.Call(
-            func=self.expr(node.child_by_field_name("function"), depth), args=args, keywords=keywords
+            func=self.convert_expression(node.child_by_field_name("function"), depth),
+            args=args,
+            keywords=keywords,
         )
 
     def e_parenthesized_expression(self, node: Any, depth: int) -> Any:
@@ -431,7 +452,11 @@ class _Converter:
 
     def e_list(self, node: Any, depth: int) -> Any:
         return ast.List(
-            elts=[self.expr(child, depth) for child in node.named_children if child.type != "comment"],
+            elts=[
+                self.convert_expression(child, depth)
+                for child in node.named_children
+                if child.type != "comment"
+            ],
             ctx=ast.Load(),
         )
 
@@ -440,8 +465,8 @@ class _Converter:
         values = []
         for child in node.named_children:
             if child.type == "pair":
-                keys.append(self.expr(child.child_by_field_name("key"), depth))
-                values.append(self.expr(child.child_by_field_name("value"), depth))
+                keys.append(self.convert_expression(child.child_by_field_name("key"), depth))
+                values.append(self.convert_expression(child.child_by_field_name("value"), depth))
             elif child.type == "dictionary_splat":
                 keys.append(None)
                 values.append(self.make_expression(child.named_children, child, depth))
@@ -453,15 +478,17 @@ class _Converter:
             operator, ast.Add() if operator == "+" else ast.BitOr()
         )
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        return ast.BinOp(left=self.expr(left, depth), op=op, right=self.expr(right, depth))
+        return ast.BinOp(
+            left=self.convert_expression(left, depth), op=op, right=self.convert_expression(right, depth)
+        )
 
     def e_comparison_operator(self, node: Any, depth: int) -> Any:
-        parts = [self.expr(child, depth) for child in node.named_children]
+        parts = [self.convert_expression(child, depth) for child in node.named_children]
         return ast.Compare(left=parts[0], ops=[ast.Eq()] * (len(parts) - 1), comparators=parts[1:])
 
     def e_lambda(self, node: Any, depth: int) -> Any:
         args = self.make_parameters(node.child_by_field_name("parameters"), depth)
-        return ast.Lambda(args=args, body=self.expr(node.child_by_field_name("body"), depth))
+        return ast.Lambda(args=args, body=self.convert_expression(node.child_by_field_name("body"), depth))
 
     def make_constant(self, node: Any) -> Any:
         """Return the constant of a Python 2 or 3 literal, or the constant None if it cannot be evaluated."""
@@ -483,11 +510,13 @@ class _Converter:
     def e_string(self, node: Any, depth: int) -> Any:
         parts = [part for part in node.named_children if part.type == "interpolation"]
         if parts:
-            return ast.JoinedStr(values=[self.expr(part, depth) for part in parts])
+            return ast.JoinedStr(values=[self.convert_expression(part, depth) for part in parts])
         return self.make_constant(node)
 
     def e_concatenated_string(self, node: Any, depth: int) -> Any:
-        parts = [self.expr(part, depth) for part in node.named_children if part.type == "string"]
+        parts = [
+            self.convert_expression(part, depth) for part in node.named_children if part.type == "string"
+        ]
         if all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts):
             return ast.Constant(value="".join(part.value for part in parts))
         return ast.JoinedStr(values=parts)

@@ -141,7 +141,7 @@ class Reporter:
                 fix=fix if self.is_certain else None,
             )
 
-    def note_gpu_use(self, node: Any) -> None:
+    def record_gpu_use(self, node: Any) -> None:
         """Record this node as the first use of the GPUs, unless they were used before."""
         if not self.state.used:
             self.state.used, self.state.use_place = node.lineno, self.format_position(node)

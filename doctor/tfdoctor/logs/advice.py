@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.logs.log_context import LogContext
 
-__all__ = ["CHECK", "describe_usual_reason", "list_remedies"]
+__all__ = ["CHECK_REMEDY", "describe_usual_reason", "list_remedies"]
 
-CHECK = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
+CHECK_REMEDY = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
 _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
-    CommonRemedy.CHECK: CHECK,
+    CommonRemedy.CHECK: CHECK_REMEDY,
     CommonRemedy.RESTART: Remedy(
         "Restart the machine: the new kernel module is loaded then.", ("sudo reboot",), changes_system=True
     ),
@@ -196,7 +196,9 @@ def _make_recommend_command(context: LogContext) -> str:
 def _make_machine_options(context: LogContext) -> str:
     """Return the command-line options that describe the GPUs and the driver in the log, if it names them."""
     gpu_options = "".join(
-        f" --gpu {shlex.quote(name)}" for name in context.gpu_names[:4] if context.compat.gpus_named(name)
+        f" --gpu {shlex.quote(name)}"
+        for name in context.gpu_names[:4]
+        if context.compat.find_gpus_by_name(name)
     )
     return f"{gpu_options}{_make_driver_option(context)}"
 
@@ -267,7 +269,9 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
         text = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
         options.append(Remedy(text, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
     official = context.compat.official_image(exact_version)
-    can_build_official = official is not None and _is_locked(context, exact_version, (official.recipe.python,))
+    can_build_official = official is not None and _is_locked(
+        context, exact_version, (official.recipe.python,)
+    )
     if (
         includes_cuda
         or can_build_official
@@ -286,12 +290,20 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
                 (f"tfdoctor recommend --tf {release_argument}{machine_options}",),
             )
         )
-    return (*options, *_suggest_suitable_release(context), *_make_requirement_remedy(context, release, version))
+    return (
+        *options,
+        *_suggest_suitable_release(context),
+        *_make_requirement_remedy(context, release, version),
+    )
 
 
 def _is_compatible(context: LogContext, release: Release) -> bool:
     """Return whether the release runs on the GPUs and driver in the log, as far as the log names them."""
-    matches = [match for name in context.gpu_names[:4] if (match := context.compat.gpus_named(name)) is not None]
+    matches = [
+        match
+        for name in context.gpu_names[:4]
+        if (match := context.compat.find_gpus_by_name(name)) is not None
+    ]
     gpus = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
     return not find_gpu_reasons(context.compat, release, Host(cards=gpus, driver=context.driver_version))
 
@@ -303,7 +315,7 @@ def _describe_code(context: LogContext, release: Release) -> str:
     """
     gpu_names = context.gpu_names[:4]
     for name in gpu_names:
-        match = context.compat.gpus_named(name)
+        match = context.compat.find_gpus_by_name(name)
         codes = (
             {context.compat.code_for(release, capability) for capability in match.capabilities}
             if match is not None
@@ -330,7 +342,7 @@ def _is_locked(context: LogContext, version: str, pythons: Iterable[str]) -> boo
 
 def _suggest_suitable_release(context: LogContext) -> tuple[Remedy, ...]:
     """Return the remedy that recommends a release for the first known GPU in the log, if there is one."""
-    names = [name for name in context.gpu_names if context.compat.gpus_named(name)]
+    names = [name for name in context.gpu_names if context.compat.find_gpus_by_name(name)]
     if not names:
         return ()
     return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_make_recommend_command(context),)),)

@@ -106,7 +106,9 @@ class Log:
             if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
                 events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
-            self._change_counts[name] = self._change_counts.get(name, 0) + self.has_changed(name, event.fields)
+            self._change_counts[name] = self._change_counts.get(name, 0) + self.has_changed(
+                name, event.fields
+            )
             seen_fields.add(key)
             events.append(event)
             return True
@@ -130,7 +132,11 @@ class Log:
         If so, the caller must add all pending events before the changed one. Return False if changes are no longer stored.
         """
         events = self.events.get(name, [])
-        return bool(events) and self._change_counts.get(name, 0) < self.max_changes and events[-1].fields != fields
+        return (
+            bool(events)
+            and self._change_counts.get(name, 0) < self.max_changes
+            and events[-1].fields != fields
+        )
 
     def is_saturated(self, name: str) -> bool:
         """Return whether events of this signature with different captures are no longer distinguished."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import decode_text
-from tfdoctor.logs.reader import find_head, read_lines
+from tfdoctor.logs.reader import find_record_start, read_lines
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.reader import Rows
     from tfdoctor.logs.report import LogReport
 
-__all__ = ["Excerpt", "ExcerptPart", "list_deciding_lines", "make_excerpt"]
+__all__ = ["Excerpt", "ExcerptPart", "list_evidence_lines", "make_excerpt"]
 
 MAX_WHOLE_LINES = 1500
 """The maximum number of lines of a log that is not cut."""
@@ -71,7 +71,7 @@ class Excerpt:
     """The number of lines that are left out after the last part."""
 
 
-def list_deciding_lines(report: LogReport) -> frozenset[int]:
+def list_evidence_lines(report: LogReport) -> frozenset[int]:
     """Return the numbers of the lines that are evidence of a finding."""
     lines = {evidence.line for finding in report.findings for evidence in finding.evidence}
     return frozenset(line for line in lines if line is not None)
@@ -82,7 +82,7 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
 
     `chunks` are the bytes of the log, in pieces of any size. Malformed content never raises an error.
     """
-    evidence_lines = list_deciding_lines(report)
+    evidence_lines = list_evidence_lines(report)
     context_lines = {
         number
         for line in evidence_lines
@@ -114,7 +114,7 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
 
 
 def _is_known(line: str) -> bool:
-    return find_head(line) is not None or _KNOWN_LINE.match(line) is not None
+    return find_record_start(line) is not None or _KNOWN_LINE.match(line) is not None
 
 
 class _LineCollector:

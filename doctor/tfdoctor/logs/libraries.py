@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UnopenedLibrary",
     "choose_library_cause",
-    "describe_present",
+    "describe_available_libraries",
     "find_mismatched_cuda",
     "find_missing_libraries",
     "find_search_path",
@@ -179,7 +179,7 @@ def find_search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
     return next((library.search_path for library in missing if library.search_path is not None), None)
 
 
-def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
+def list_required_cuda_versions(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
     """Return the CUDA versions that these libraries belong to.
 
     ("10.0",) is an exact version; ("11",) means any 11.x.
@@ -194,7 +194,7 @@ def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]
                 cudas[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
             continue
         if not is_cudnn(name):
-            cudas.update(dict.fromkeys(compat.cuda_of_soname(name)))
+            cudas.update(dict.fromkeys(compat.list_cuda_with_soname(name)))
     return tuple(cudas)
 
 
@@ -225,7 +225,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
         return Cause.LIBS_WRONG_VERSION
     if is_rocm:
         return Cause.LIBS_NOT_INSTALLED
-    required = list_required_cudas([library.soname for library in toolkit_libraries], compat)
+    required = list_required_cuda_versions([library.soname for library in toolkit_libraries], compat)
     other_versions = [
         version for version in _CUDA_IN_PATH.findall(path) if not _is_required_cuda(version, required)
     ]
@@ -242,7 +242,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     return Cause.LIBS_NOT_INSTALLED
 
 
-def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
+def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
     """Describe the CUDA, libraries and GPUs that the log shows. Return an empty string if it shows none."""
     sentences = []
     other_cuda = find_mismatched_cuda(missing, compat)
@@ -285,7 +285,7 @@ def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     )
 
 
-def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
+def is_cuda_only_on_search_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     """Return whether the search path is the only sign of CUDA. Its folders may be empty or missing."""
     return (
         not any(_OTHER_VERSION.search(library.error) for library in missing)
@@ -303,8 +303,8 @@ def find_mismatched_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> 
     runtime = next(
         (library.soname for library in missing if strip_library_name(library.soname) == "cudart"), ""
     )
-    required = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
-    required = required or list_required_cudas(
+    required = compat.list_cuda_with_soname(runtime) if runtime.startswith("lib") else ()
+    required = required or list_required_cuda_versions(
         [library.soname for library in missing if not is_driver(library.soname)], compat
     )
     on_path = list(dict.fromkeys(_CUDA_IN_PATH.findall(find_search_path(missing) or "")))

@@ -19,15 +19,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from tfdoctor.logs.blocks import decode_text
-from tfdoctor.logs.processes import find_speaker, find_speaker_spans
-from tfdoctor.logs.reader import DIGITS, ZEROED, iter_lines, iter_messages
+from tfdoctor.logs.processes import find_process_label_spans, find_process_labels
+from tfdoctor.logs.reader import DIGIT_BYTES_TO_ZERO, DIGITS_TO_ZERO, iter_lines, iter_messages
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tfdoctor.logs.events import Log
-    from tfdoctor.logs.processes import Splitter
+    from tfdoctor.logs.processes import ProcessSplitter
     from tfdoctor.logs.reader import Line, Rows
     from tfdoctor.logs.signatures import Catalogue, Signature
 
@@ -59,7 +59,7 @@ _OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
 """The translation of each digit to a different one."""
 
 
-class _LineClass:
+class _LineKind:
     """A kind of lines: the number of repetitions that are not in the log yet, and the last line."""
 
     __slots__ = ("last_row", "number", "place", "times")
@@ -79,7 +79,7 @@ class _MessageSource:
         self.spans = spans
         self.key = key
         """A function that returns what determines the kind of a line, or None if all lines are of one kind."""
-        self.kinds: dict[object, _LineClass] = {}
+        self.kinds: dict[object, _LineKind] = {}
 
 
 class _Shape:
@@ -109,7 +109,7 @@ class _Shape:
 
         Lines with the same end from this position on are of one kind.
         """
-        self.ends: dict[bytes, _LineClass] = {}
+        self.ends: dict[bytes, _LineKind] = {}
         """The kinds by line end."""
 
 
@@ -120,7 +120,7 @@ class _Message:
 
     def __init__(self, text: str, prefix: str, text_at: int, prefix_at: int) -> None:
         self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
-        self.label, self.thread = find_speaker(prefix, clean_line(text))
+        self.label, self.thread = find_process_labels(prefix, clean_line(text))
         self.matched: list[tuple[Signature, re.Match[str], int]] = []
         """(signature, match, offset in the line) for each matching signature that treats all digits alike."""
         self.digit_dependent: list[tuple[Signature, slice]] = []
@@ -140,7 +140,7 @@ class LineCache:
         self,
         catalogue: Catalogue,
         log: Log,
-        splitter: Splitter | None,
+        splitter: ProcessSplitter | None,
         add_repetitions: Callable[[Line, int], None],
     ) -> None:
         self._catalogue = catalogue
@@ -153,23 +153,23 @@ class LineCache:
         self._unmatched_shapes: set[bytes] = {b""}
         """The shapes without any match."""
         self._shapes: dict[bytes, _Shape] = {}
-        self._plain: dict[bytes, _LineClass] = {}
+        self._plain: dict[bytes, _LineKind] = {}
         """The kinds of the shapes in which no digit matters."""
         self._shapes_by_signature: dict[str, set[bytes]] = {}
         """The cached shapes that each signature can match, by signature id."""
         self._cached_bytes = self._drop_count = 0
         """The approximate size of the cache in bytes, and how often entries were dropped."""
-        self._rests: dict[bytes, _LineClass] = {}
+        self._rests: dict[bytes, _LineKind] = {}
         """The kinds of lines that begin with the shape `_time_shape`, by the rest of the line."""
         self._time_shape = b""
         """The shape of a line up to the end of its timestamp."""
         self._blocks_with_new_rests = 0
         """The number of blocks in which more than a quarter of the rests were new, minus the number of others."""
-        self._no_match = _LineClass()
+        self._no_match = _LineKind()
         """The kind of all lines without a match."""
-        self._repeated: dict[_LineClass, int] = {}
+        self._repeated: dict[_LineKind, int] = {}
         """The kinds that the current rows repeat, with the index of the last line of each."""
-        self._pending: list[_LineClass] = []
+        self._pending: list[_LineKind] = []
         """The kinds with repetitions that are not added to the log yet."""
         self._thread_numbers: frozenset[bytes | str] | None = None
         """The numbers of the threads that the splitter distinguishes, or None if it can still add more."""
@@ -228,13 +228,16 @@ class LineCache:
 
         Return whether they were counted.
         """
-        if self._blocks_with_new_rests > _MAX_DIFFERING_BLOCKS or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
+        if (
+            self._blocks_with_new_rests > _MAX_DIFFERING_BLOCKS
+            or _find_stamp_end(rows.head.translate(DIGIT_BYTES_TO_ZERO)) < 0
+        ):
             return False
         texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
-        shape = texts[0].translate(ZEROED)
+        shape = texts[0].translate(DIGIT_BYTES_TO_ZERO)
         end = _find_stamp_end(shape)
         beginnings = b"".join([text[:end] for text in texts]) if end > 0 else b""
-        if not beginnings or beginnings.translate(ZEROED) != shape[:end] * len(texts):
+        if not beginnings or beginnings.translate(DIGIT_BYTES_TO_ZERO) != shape[:end] * len(texts):
             return False
         if shape[:end] != self._time_shape or len(self._rests) >= _MAX_RESTS:
             self._rests.clear()
@@ -242,14 +245,16 @@ class LineCache:
         rests = self._rests
         kinds = [rests.get(text[end:]) for text in texts]
         unknown_count = kinds.count(None)
-        self._blocks_with_new_rests += 1 if unknown_count * 4 > len(kinds) else -(self._blocks_with_new_rests > 0)
+        self._blocks_with_new_rests += (
+            1 if unknown_count * 4 > len(kinds) else -(self._blocks_with_new_rests > 0)
+        )
         if unknown_count:
             for index, item in enumerate(kinds):
                 if item is None:
                     kinds[index] = kind = self._find_by_rest(texts[index], end)
                     if kind is None:
                         return False
-        all_kinds = cast("list[_LineClass]", kinds)
+        all_kinds = cast("list[_LineKind]", kinds)
         for item, times in Counter(all_kinds).items():
             item.times += times
         self._repeated.update(zip(all_kinds, range(len(all_kinds)), strict=True))
@@ -259,16 +264,16 @@ class LineCache:
         self._rows = None
         return True
 
-    def _find_by_rest(self, text: bytes, end: int) -> _LineClass | None:
+    def _find_by_rest(self, text: bytes, end: int) -> _LineKind | None:
         """Return the kind of this line, and cache it by the rest of the line after position `end`.
 
         Return None if the kind is unknown, or the line is too long.
         """
-        shape = text.translate(ZEROED)
+        shape = text.translate(DIGIT_BYTES_TO_ZERO)
         if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
         if shape in self._unmatched_shapes or not self._catalogue.filter_shapes([shape]):
-            kind: _LineClass | None = self._no_match
+            kind: _LineKind | None = self._no_match
         elif shape in self._plain:
             kind = self._plain[shape]
         elif shape in self._shapes:
@@ -297,7 +302,7 @@ class LineCache:
             ]
         if None in kinds:
             return False
-        all_kinds = cast("list[_LineClass]", kinds)
+        all_kinds = cast("list[_LineKind]", kinds)
         for kind, times in Counter(all_kinds).items():
             kind.times += times
         self._repeated.update(zip(all_kinds, indices, strict=True))
@@ -305,7 +310,7 @@ class LineCache:
 
     def _find_kinds(
         self, shape: _Shape, texts: Sequence[bytes], indices: Sequence[int]
-    ) -> list[_LineClass | None] | None:
+    ) -> list[_LineKind | None] | None:
         """Return the kinds of these lines of one shape, all at once.
 
         Return None if any of them may come from a distinguished thread, or if spans do not refer to the line itself.
@@ -379,7 +384,7 @@ class LineCache:
             kind.last_row, kind.number, kind.place = texts[index], numbers[index], places[index]
         self._repeated.clear()
 
-    def _find_kind(self, shape: _Shape, text: bytes) -> _LineClass | None:
+    def _find_kind(self, shape: _Shape, text: bytes) -> _LineKind | None:
         """Return the kind of this line, or None if no line of its kind was read yet."""
         row: Any = text if shape.get_text is None else shape.get_text(text)
         if shape.get_source_name is None:
@@ -403,7 +408,7 @@ class LineCache:
         return kind
 
     @staticmethod
-    def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineClass | None:
+    def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineKind | None:
         """Return the kind of a row from this source, or None if it is unknown."""
         return (
             None if source is None else source.kinds.get(source.key(row) if source.key is not None else None)
@@ -474,13 +479,13 @@ class LineCache:
             return []
         if self._splitter.may_start_process(message.label, message.names()):
             return None
-        if (message.label, message.thread) != find_speaker(message.prefix, message.text):
+        if (message.label, message.thread) != find_process_labels(message.prefix, message.text):
             return None
         if self._splitter.closed and not message.label:
             return []  # the splitter stores no more events of threads
         return [
             (start + offset, end + offset)
-            for in_text, start, end in find_speaker_spans(message.prefix, message.text)
+            for in_text, start, end in find_process_label_spans(message.prefix, message.text)
             for offset in [message.text_at if in_text else message.prefix_at]
         ]
 
@@ -504,7 +509,7 @@ class LineCache:
         text = line if isinstance(line, str) else line.decode()
         if "(?<" in signature.pattern.pattern:  # a look-behind also reads the characters before the match
             return part.start, part.stop
-        match = self._catalogue.search_shape(signature, text[part].translate(DIGITS))
+        match = self._catalogue.search_shape(signature, text[part].translate(DIGITS_TO_ZERO))
         return part.start + (match.start() if match is not None else 0), part.stop
 
     def _add_kind(
@@ -537,7 +542,11 @@ class LineCache:
         capture_spans = sorted({span for message in messages for span in self._find_capture_spans(message)})
         digit_dependent = [item for message in messages for item in message.digit_dependent]
         if cached.first_digit >= 0:
-            spans = [*source_spans, *capture_spans, *(self._find_match_span(*item, line) for item in digit_dependent)]
+            spans = [
+                *source_spans,
+                *capture_spans,
+                *(self._find_match_span(*item, line) for item in digit_dependent),
+            ]
             if get_text is None:
                 cached.first_digit = min([cached.first_digit, *(start for start, _ in spans)])
             elif _has_moved(row, cached.first_digit, spans):
@@ -545,8 +554,10 @@ class LineCache:
         self._forget_ends(cached)
         source = cached.sources.get(name)
         if source is None or source.spans != capture_spans:
-            source = cached.sources[name] = _MessageSource(capture_spans, _make_key(capture_spans, digit_dependent))
-        kind = source.kinds[source.key(line) if source.key is not None else None] = _LineClass()
+            source = cached.sources[name] = _MessageSource(
+                capture_spans, _make_key(capture_spans, digit_dependent)
+            )
+        kind = source.kinds[source.key(line) if source.key is not None else None] = _LineKind()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
         if cached.get_source_name is None and source.key is None:
             self._count(self._current)
@@ -563,7 +574,10 @@ def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[
     last = None
     for text, prefix in messages:
         position = _find_single(shape, text)
-        head, prefix_shape = shape[: max(position, 0)], prefix.encode("utf-8", "replace").translate(ZEROED)
+        head, prefix_shape = (
+            shape[: max(position, 0)],
+            prefix.encode("utf-8", "replace").translate(DIGIT_BYTES_TO_ZERO),
+        )
         if prefix == last:
             prefix_position = positions[-1][1]
         elif head.rstrip().endswith(prefix_shape):
@@ -582,7 +596,7 @@ def _find_single(shape: bytes, text: str) -> int:
 
     Return -1 if it does not appear exactly once, or if it is not ASCII, so that its characters are not bytes.
     """
-    raw = text.encode("utf-8", "replace").translate(ZEROED)
+    raw = text.encode("utf-8", "replace").translate(DIGIT_BYTES_TO_ZERO)
     return shape.find(raw) if text.isascii() and shape.count(raw) == 1 else -1
 
 

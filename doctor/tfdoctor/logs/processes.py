@@ -28,12 +28,12 @@ __all__ = [
     "MAX_PROCESSES",
     "LogProcess",
     "ProcessPart",
-    "Splitter",
+    "ProcessSplitter",
+    "choose_process_decision",
     "find_label",
-    "find_speaker",
-    "find_speaker_spans",
+    "find_process_label_spans",
+    "find_process_labels",
     "format_thread",
-    "merge_process_decisions",
 ]
 
 MAX_PROCESSES = 256
@@ -170,7 +170,7 @@ class ProcessPart:
         return any(name not in _UNSPECIFIC_SIGNATURES for name in self.log.events)
 
 
-class Splitter:
+class ProcessSplitter:
     """A splitter of events by process, with bounded memory.
 
     Repetitions of an event only update its last occurrence, so they may be added in any order. Before a message
@@ -191,7 +191,7 @@ class Splitter:
         """Whether the maximum number of events is stored, so that new processes are only counted."""
 
     def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
-        """Add an event that was logged `times` times to its process and its thread (see `find_speaker`).
+        """Add an event that was logged `times` times to its process and its thread (see `find_process_labels`).
 
         Return whether the event is new, or changed how later events are split.
         """
@@ -200,7 +200,12 @@ class Splitter:
             if is_new:
                 self._ended_labels.add(label)
             return is_new
-        sizes_before = len(self._parts), len(self._threads), len(self._starting_threads), len(self._ended_labels)
+        sizes_before = (
+            len(self._parts),
+            len(self._threads),
+            len(self._starting_threads),
+            len(self._ended_labels),
+        )
         part = self._find_part(label, event)
         is_new = part is not None and self._add_to_part(part, event, times)
         if thread:
@@ -336,14 +341,14 @@ class Splitter:
                 hints = [
                     event
                     for event in full_log.list_events(name)
-                    if not find_speaker(event.prefix, event.text)[0]
+                    if not find_process_labels(event.prefix, event.text)[0]
                 ]
                 if hints and not part.log.has(name):
                     part.log.events[name] = hints
         return sorted(parts, key=lambda part: (part.first_line, part.label, part.run))
 
 
-def find_speaker(prefix: str, text: str) -> tuple[str, str]:
+def find_process_labels(prefix: str, text: str) -> tuple[str, str]:
     """Return (process label, thread label) of a message.
 
     The thread label is empty if there is a process label. Both are empty if the message names neither.
@@ -358,8 +363,8 @@ def format_thread(number: str) -> str:
     return f"process {number}"
 
 
-def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
-    """Return (whether it is in the text, start, end) for each span that `find_speaker` uses.
+def find_process_label_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
+    """Return (whether it is in the text, start, end) for each span that `find_process_labels` uses.
 
     A span that is not in the text is in the prefix. The digits in the spans do not change their positions.
     """
@@ -399,7 +404,7 @@ def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
     return None
 
 
-def merge_process_decisions(
+def choose_process_decision(
     log_decision: Decision, process_decisions: Iterable[tuple[ProcessPart, Decision]]
 ) -> tuple[Decision, int]:
     """Return (decision on the whole log, number of processes with its cause).

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DIGITS",
+    "DIGITS_TO_ZERO",
+    "DIGIT_BYTES_TO_ZERO",
     "MAX_LINE_CHARS",
-    "ZEROED",
     "Line",
     "Rows",
     "decode_line",
-    "find_head",
+    "find_record_start",
     "iter_lines",
     "iter_messages",
     "read_lines",
@@ -69,9 +69,9 @@ _ROW_TO_SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
 
 A training log has few shapes.
 """
-ZEROED = bytes.maketrans(b"123456789", b"000000000")
+DIGIT_BYTES_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 """The translation that replaces all digits in bytes by 0."""
-DIGITS = str.maketrans("123456789", "000000000")
+DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 """The same translation for a str."""
 _RETURN_TO_NEWLINE = bytes.maketrans(b"\r", b"\n")
 _BACKSPACE = b"\b"
@@ -197,7 +197,7 @@ class Rows:
         return self._block.count(b"\n") + self._block.count(b"\r") + (not ended)
 
     @property
-    def physical(self) -> int:
+    def physical_line_count(self) -> int:
         """The number of lines of the file in this block."""
         if b"\r" not in self._block:  # searching is faster than counting
             return self.size
@@ -326,7 +326,7 @@ class _Source:
         """The number of the last line that was read."""
         if self._last is not None:
             self._place += self._last.size - 1
-            self._number += self._last.physical - 1
+            self._number += self._last.physical_line_count - 1
             self._last = None
         return self._number
 
@@ -429,14 +429,18 @@ def _detect_width(lines: list[str]) -> int:
         if not following.strip():
             continue
         next_text = following.removeprefix(_find_mark(current))
-        if find_head(next_text) or _NEW_LINE.match(next_text) or current.lstrip().startswith(("|", "+")):
+        if (
+            find_record_start(next_text)
+            or _NEW_LINE.match(next_text)
+            or current.lstrip().startswith(("|", "+"))
+        ):
             continue
         if len(current) == len(following) and _is_similar(current, following):
             continue
         is_full = widest - 1 <= len(current) <= widest
         wrapped += is_full
         next_char = next_text.lstrip()[:1] if is_full else next_char
-        heads += find_head(current) is not None and not is_full and len(current) >= 60
+        heads += find_record_start(current) is not None and not is_full and len(current) >= 60
     if wrapped == 1 and next_char.isupper():
         return 0  # a single long line and then a new sentence is not enough evidence of wrapping
     return widest if wrapped and wrapped >= heads else 0
@@ -482,7 +486,7 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
         yield first.number, first.place - dropped_places, "".join(parts)
 
 
-def find_head(text: str, start: int = 0) -> re.Match[str] | None:
+def find_record_start(text: str, start: int = 0) -> re.Match[str] | None:
     """Return the first beginning of a record in a text, at or after `start`, or None if there is none."""
     if "]" not in text and ".cc" not in text:
         return None
@@ -513,7 +517,7 @@ def _iter_heads(text: str) -> Iterator[int]:
 
 def _find_mark(raw: str) -> str:
     """Return the quote mark, indentation or prefix before a message. Continuation lines repeat it."""
-    head = find_head(raw[:120])
+    head = find_record_start(raw[:120])
     if head is not None and head.start() <= 60:
         return raw[: head.start()]
     quote = _QUOTE.match(raw)
@@ -527,7 +531,7 @@ def _is_continuation(last: str, following: str, length: int, width: int) -> bool
     """
     if not width or not width - 1 <= len(last) <= width or length > width:
         return False
-    if not following.strip() or find_head(following):
+    if not following.strip() or find_record_start(following):
         return False
     return not _NEW_LINE.match(following)
 

@@ -6,14 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.codes import HARMLESS, MISREAD, RELEASE
+from tfdoctor.causes.codes import HARMLESS, MISLEADING, RELEASE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.detectors import cluster as cluster_detectors
 from tfdoctor.logs.known_issues import describe_known_problems
 from tfdoctor.logs.libraries import is_cupti, list_sonames
 from tfdoctor.logs.log_context import Decision, LogContext
-from tfdoctor.logs.processes import FRAMEWORKS, LogProcess, ProcessPart, Splitter, merge_process_decisions
+from tfdoctor.logs.processes import (
+    FRAMEWORKS,
+    LogProcess,
+    ProcessPart,
+    ProcessSplitter,
+    choose_process_decision,
+)
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
@@ -82,7 +88,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     `chunks` are the bytes of the log, in pieces of any size. Malformed content never raises an error.
     """
     catalogue = load_signatures()
-    splitter = Splitter()
+    splitter = ProcessSplitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
     context = LogContext(log, compat)
     decision = decide(context)
@@ -92,7 +98,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     contexts = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
     decisions = _mark_hidden_gpus([decide(part_context) for part_context in contexts])
     if len(parts) > 1:
-        decision, affected = merge_process_decisions(decision, zip(parts, decisions, strict=True))
+        decision, affected = choose_process_decision(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected < len(parts):
             note = f"This applies to {affected} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
@@ -237,7 +243,9 @@ def _make_cluster_findings(context: LogContext, decision: Decision, name: str) -
 def _list_missing(context: LogContext, decision: Decision) -> tuple[str, ...]:
     """Return the sonames of the missing libraries, sorted. CUPTI is included only if it is the cause."""
     missing = [
-        m for m in context.missing_libraries if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)
+        m
+        for m in context.missing_libraries
+        if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)
     ]
     names = list(list_sonames(missing))
     event = context.log.first("container-driver-error")
@@ -299,7 +307,7 @@ def _make_root_finding(context: LogContext, decision: Decision, name: str, missi
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
         if not any("tfdoctor check" in remedy.commands for remedy in remedies):
-            remedies = (*remedies, advice.CHECK)
+            remedies = (*remedies, advice.CHECK_REMEDY)
     return Finding(
         code=cause.data.code,
         cause=cause,
@@ -368,7 +376,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, name: str) -
     events = [event for _, signature in notes for event in log.list_events(signature)[:1]]
     return [
         Finding(
-            MISREAD,
+            MISLEADING,
             decision.cause,
             Severity.INFO,
             "Easily misread",
@@ -386,10 +394,10 @@ def _make_release_findings(context: LogContext, name: str) -> list[Finding]:
     origin = context.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
-    if origin.basis == "log" or not (events or sources.foreign_line):
+    if origin.basis == "log" or not (events or sources.unmatched_line):
         return []
-    if sources.foreign_line is not None:
-        events = [sources.foreign_line]
+    if sources.unmatched_line is not None:
+        events = [sources.unmatched_line]
         note = (
             "Not known: no release contains all these source lines. It may be another build (a nightly, a candidate, "
             "a vendor's), or several."
@@ -480,7 +488,9 @@ def _find_runtime(missing: Sequence[str]) -> str:
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
-def _make_headline(context: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
+def _make_headline(
+    context: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None
+) -> str:
     """Return one sentence that says whether the GPU was used.
 
     `used` is None if the log does not say whether it was.

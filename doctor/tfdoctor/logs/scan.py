@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.logs.events import MAX_CHANGES, Event, Log
 from tfdoctor.logs.line_cache import LineCache
-from tfdoctor.logs.processes import find_speaker
+from tfdoctor.logs.processes import find_process_labels
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tfdoctor.logs.processes import Splitter
+    from tfdoctor.logs.processes import ProcessSplitter
     from tfdoctor.logs.reader import Line, Rows
     from tfdoctor.logs.signatures import Catalogue
 
@@ -26,7 +26,11 @@ _EVENT_BITS = 10
 
 
 def scan(
-    chunks: Iterable[bytes], catalogue: Catalogue, splitter: Splitter | None = None, *, each: bool = False
+    chunks: Iterable[bytes],
+    catalogue: Catalogue,
+    splitter: ProcessSplitter | None = None,
+    *,
+    each: bool = False,
 ) -> Log:
     """Return the events of a log. Each event is also added to `splitter`.
 
@@ -47,7 +51,7 @@ def scan(
 class _Scanner:
     """The line filter of a scan (see `reader.Filter`), which also receives the lines that were read."""
 
-    def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
+    def __init__(self, catalogue: Catalogue, splitter: ProcessSplitter | None) -> None:
         self.log = Log(max_changes=MAX_CHANGES)
         self._catalogue = catalogue
         self._splitter = splitter
@@ -89,7 +93,7 @@ class _Scanner:
 
     def _find_speaker(self, line: Line) -> tuple[str, str]:
         """Return the labels of the process and thread that wrote the line. They are empty without a splitter."""
-        return ("", "") if self._splitter is None else find_speaker(line.prefix, clean_line(line.text))
+        return ("", "") if self._splitter is None else find_process_labels(line.prefix, clean_line(line.text))
 
     def _match_message(self, line: Line) -> list[Event]:
         """Return the events of a message, one for each signature that matches it or its prefix."""

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal
 from tfdoctor.compat.decode import Converted, DataError, ReleaseSet, decode, read_raw
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause
-from tfdoctor.logs.reader import DIGITS, decode_line, iter_messages
+from tfdoctor.logs.reader import DIGITS_TO_ZERO, decode_line, iter_messages
 from tfdoctor.records import dataclass
 from tfdoctor.versions import is_version
 
@@ -305,7 +305,7 @@ class Catalogue:
         for number, signature in enumerate(self.signatures):
             if (signature.longest is not None) is short:
                 for literal in signature.literals:
-                    text = literal.translate(DIGITS)
+                    text = literal.translate(DIGITS_TO_ZERO)
                     numbers_by_literal[text] = (*numbers_by_literal.get(text, ()), number)
         return numbers_by_literal
 
@@ -422,7 +422,7 @@ class Catalogue:
 
     def list_candidates(self, line: str) -> tuple[Signature, ...]:
         """Return the signatures that can match a line, because they match its shape."""
-        shape = line.translate(DIGITS)
+        shape = line.translate(DIGITS_TO_ZERO)
         signatures = self._candidates.get(shape)
         if signatures is None:
             signatures = tuple(self._match_shape(shape))
@@ -462,7 +462,7 @@ class Catalogue:
     @cached_property
     def _zeroed_anchors(self) -> tuple[str, ...]:
         """The anchors with all digits 0, each once."""
-        return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
+        return tuple(dict.fromkeys(anchor.translate(DIGITS_TO_ZERO) for anchor in self.anchors))
 
     def iter_matches(self, line: str) -> Iterator[Match]:
         """Yield the match of every signature in this line."""
@@ -504,7 +504,7 @@ def zero_digits(pattern: str) -> str:
     return "".join(tokens)
 
 
-def is_digit_blind(pattern: str) -> bool:
+def treats_digits_alike(pattern: str) -> bool:
     """Return whether a pattern treats all digits alike."""
     position = 0
     while position < len(pattern):
@@ -566,7 +566,7 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
         for entry in file.signatures:
             has_digits = any(re.search("[1-9]", literal) for literal in entry.literals)
             signatures.append(
-                replace(entry, ignores_digits=is_digit_blind(entry.pattern.pattern) and not has_digits)
+                replace(entry, ignores_digits=treats_digits_alike(entry.pattern.pattern) and not has_digits)
             )
     ids: set[str] = set()
     for signature in signatures:

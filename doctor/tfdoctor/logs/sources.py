@@ -79,7 +79,7 @@ class LogSources:
 
     writers: tuple[Writer, ...] = ()
     """The TensorFlows that wrote the lines, in the order of their first lines, or an empty tuple if unknown."""
-    foreign_line: Event | None = None
+    unmatched_line: Event | None = None
     """A line that shows that another build wrote the log, or None if there is none.
 
     No release has this line, or it is the first of lines that do not belong to one to three releases.
@@ -274,7 +274,11 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
     remaining_events = {
         name: events for name, events in log.events.items() if not is_other_era(events[0].signature)
     }
-    return log if len(remaining_events) == len(log.events) else Log(remaining_events, log.counts, log.lines, log.bytes)
+    return (
+        log
+        if len(remaining_events) == len(log.events)
+        else Log(remaining_events, log.counts, log.lines, log.bytes)
+    )
 
 
 def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:

@@ -71,7 +71,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     sonames = _list_sonames(log)
     sources = identify_sources(log, compat)
     low, high = _find_bounds(log)
-    narrowed_bounds = _narrow_by_wording(log, low, high) if sources.foreign_line is None else (low, high)
+    narrowed_bounds = _narrow_by_wording(log, low, high) if sources.unmatched_line is None else (low, high)
     if not sources.writers:
         low, high = narrowed_bounds
     releases = compat.gpu_releases
@@ -148,7 +148,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     ):
         # the log is older than the release: a candidate of it wrote the log, or a nightly for the next one
         minors = [line_matches[0].minor, _next_minor(line_matches[-1].minor, releases)]
-    if sources.foreign_line is not None and sonames:
+    if sources.unmatched_line is not None and sonames:
         # a nightly opens the libraries of the release before it
         minors.append(_next_minor(minors[-1], releases))
     if low and versions.compare(low, releases[0].minor) < 0 and minors[0] == releases[0].minor:
@@ -459,7 +459,7 @@ def _find_cuda(names: list[str], compat: Compat) -> str | None:
         version
         for name in names
         if strip_library_name(name) == "cudart"
-        for version in compat.cuda_of_soname(name)
+        for version in compat.list_cuda_with_soname(name)
     ]
     return max(cudas, key=versions.parse_numbers) if cudas else None
 
@@ -513,7 +513,7 @@ def list_devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
 
 
 def _find_capability(name: str, compat: Compat) -> str | None:
-    match = compat.gpus_named(name) if name else None
+    match = compat.find_gpus_by_name(name) if name else None
     return match.capabilities[0] if match is not None and len(match.capabilities) == 1 else None
 
 

@@ -15,7 +15,7 @@ from tfdoctor.parse.lsmod import parse_lsmod
 from tfdoctor.parse.pci import parse_lspci
 from tfdoctor.parse.pip_conda import parse_pip_conda
 from tfdoctor.parse.smi_csv import parse_smi_csv
-from tfdoctor.parse.smi_failure import parse_smi_failure, says_not_found
+from tfdoctor.parse.smi_failure import parse_smi_failure, reports_missing_program
 from tfdoctor.parse.smi_list import parse_smi_list
 from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
 from tfdoctor.parse.smi_topo import parse_smi_topo
@@ -36,7 +36,7 @@ _DOCKER = re.compile(
 )
 
 
-def detect(text: str) -> str | None:
+def detect_kind(text: str) -> str | None:
     """Return the most likely kind of ``text``, a key of ``PARSERS``, or None if no kind is recognised."""
     text = clean(unwrap(text)[:_MAX_CHARS])
     return _detect_by_mark(text) or _detect_by_sentence(text) or _detect_by_shape(text)
@@ -72,7 +72,7 @@ def _detect_by_sentence(text: str) -> str | None:
     failure = parse_smi_failure(text).kind
     if failure and failure != "command_not_found":
         return "smi_failure"
-    if _NVCC.search(text) or says_not_found(text, "nvcc"):
+    if _NVCC.search(text) or reports_missing_program(text, "nvcc"):
         return "nvcc"
     if failure:
         return "smi_failure"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
-from tfdoctor.parse.smi_failure import says_not_found
+from tfdoctor.parse.smi_failure import reports_missing_program
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
@@ -36,7 +36,7 @@ def parse_nvcc(text: str) -> Nvcc:
     if not release:
         reason = (
             "the shell found no nvcc"
-            if says_not_found(text, "nvcc")
+            if reports_missing_program(text, "nvcc")
             else "nvcc's 'release' line is not there"
         )
         return Nvcc(found=False, release=None, version=None, build=None, built_on=None, notes=(reason,))

@@ -95,7 +95,9 @@ def _parse_device(slot: str, rest: str) -> PciDevice:
     if rest.startswith('"'):
         return _parse_machine_readable(slot, rest)
     cls, _, name = rest.partition(": ")
-    class_id = _CLASS_ID.search(cls[-12:])  # only the end, because a search in a long text takes quadratic time
+    class_id = _CLASS_ID.search(
+        cls[-12:]
+    )  # only the end, because a search in a long text takes quadratic time
     if class_id:
         cls = cls[: -len(class_id[0])]
     ids = _IDS.findall(name)

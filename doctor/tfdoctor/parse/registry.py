@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.parse.container_cli import parse_container_cli
 from tfdoctor.parse.cuda_version_file import parse_cuda_version_file
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
-from tfdoctor.parse.detect import detect
+from tfdoctor.parse.detect import detect_kind
 from tfdoctor.parse.docker_info import parse_docker_info
 from tfdoctor.parse.dpkg import parse_dpkg
 from tfdoctor.parse.ldconfig import parse_ldconfig
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.parse._text import Parsed
 
-__all__ = ["PARSERS", "detect", "parse"]
+__all__ = ["PARSERS", "detect_kind", "parse"]
 
 PARSERS: dict[str, Callable[[str], Parsed]] = {
     "smi_table": parse_smi_table,

@@ -139,7 +139,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureTe
     )
 
 
-def says_not_found(text: str, program: str) -> bool:
+def reports_missing_program(text: str, program: str) -> bool:
     """Return whether a line of ``text`` says that ``program`` does not exist, in one of many languages."""
     return any(_line_says_not_found(line, program) for line in text.lower().split("\n"))
 
@@ -161,7 +161,7 @@ def _find_kinds(text: str, lowered: str) -> list[str]:
     handle_position = lowered.find(_HANDLE_PHRASE)
     if handle_position >= 0 and not positions.keys() & _HANDLE_KINDS:
         positions["device_handle_error"] = handle_position
-    if not positions and says_not_found(text, "nvidia-smi"):
+    if not positions and reports_missing_program(text, "nvidia-smi"):
         return ["command_not_found"]
     kinds = sorted(positions, key=positions.__getitem__)
     if kinds[:1] == ["nvml_shutdown_failed"] and len(kinds) > 1:

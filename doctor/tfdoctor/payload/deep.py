@@ -34,7 +34,7 @@ def list_gpus(tf):
     return [device.name for device in device_lib.list_local_devices() if device.device_type == "GPU"]
 
 
-def set_growth(tf):
+def enable_memory_growth(tf):
     """Enable memory growth on each GPU, if this release supports it."""
     experimental = getattr(getattr(tf, "config", None), "experimental", None)
     if hasattr(experimental, "set_memory_growth"):
@@ -68,7 +68,7 @@ def compute_product(tf, device, matrix):
             return session.run(squared, {tensor: matrix})
 
 
-def initialize(tf):
+def initialize_devices(tf):
     """Create all devices of TensorFlow. Do not repeat this after a failure, or TensorFlow 2.21 hangs."""
     if is_eager(tf):
         with tf.device("/CPU:0"):
@@ -108,14 +108,14 @@ def main():
     if "list" in sys.argv[1:]:
         return
     try:
-        set_growth(tf)
+        enable_memory_growth(tf)
     except Exception as error:
         print_facts(growth=str(error))
     results = []
     try:
         if devices:
             print_facts(computing=0)
-            initialize(tf)
+            initialize_devices(tf)
     except Exception as error:
         text = "%s: %s" % (type(error).__name__, str(error)[:300])
         results = ["GPU:%d failed: %s" % (index, text) for index in range(len(devices))]

@@ -26,7 +26,7 @@ def text(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def find_mapped(fragment):
+def find_mapped_library(fragment):
     """Return the path of the first file mapped by this process whose name contains `fragment`, or None."""
     try:
         with open("/proc/self/maps") as maps:
@@ -108,7 +108,7 @@ def describe_cuda_device(library, ordinal):
     return facts
 
 
-def list_closed_nodes():
+def list_inaccessible_nodes():
     """Return the NVIDIA device nodes whose permissions deny this user access. The nodes are not opened."""
     try:
         names = sorted(os.listdir("/dev"))
@@ -142,12 +142,12 @@ def list_refused_nodes(closed):
 
 def describe_cuda(name):
     """Return the facts about libcuda and its devices."""
-    facts = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_closed_nodes()}
+    facts = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_inaccessible_nodes()}
     library, facts["error"] = load(name)
     if library is None:
         return facts
     facts["loaded"] = True
-    facts["path"] = find_mapped("libcuda")
+    facts["path"] = find_mapped_library("libcuda")
     facts["stand_in"] = find_function(library, "tfdoctor_stand_in") is not None
     facts["software"] = find_function(library, "tfdoctor_software") is not None
     init = find_function(library, "cuInit")
@@ -226,7 +226,7 @@ def describe_nvml(name):
     if library is None:
         return facts
     facts["loaded"] = True
-    facts["path"] = find_mapped("libnvidia-ml")
+    facts["path"] = find_mapped_library("libnvidia-ml")
     init = find_function(library, "nvmlInit_v2", "nvmlInit")
     if init is None:
         facts["error"] = "it has no function nvmlInit"

@@ -99,7 +99,7 @@ class StandInBase(object):
 DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # code that defines names dynamically
 
 
-class Module(types.ModuleType):
+class StandInModule(types.ModuleType):
     """A stand-in for a TensorFlow module. It has every name that the installed module may define."""
 
     def __getattr__(self, name):
@@ -172,7 +172,7 @@ class Finder(object):
         return None
 
     def create_module(self, spec):
-        return Module(spec.name)
+        return StandInModule(spec.name)
 
     def exec_module(self, module):
         module.__path__ = []

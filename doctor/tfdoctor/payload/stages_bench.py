@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from stages_compute import Tf32Switch
-from stages_bench_work import DTYPES, WORKLOADS, build, build_eager
+from stages_bench_work import DTYPES, WORKLOADS, build_session_work, iter_eager_work
 from stages_devices import Card, get_config_function
 from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, format_error
 
@@ -122,7 +122,7 @@ class LogCapture(object):
 
 def do_bench(run):
     """Time the requested work on the requested devices, and return a summary and {}."""
-    request = run.wish.get("bench") or {}
+    request = run.options.get("bench") or {}
     budget = float(request.get("time") or 60)
     cards = select_devices(run, request.get("devices") or [])
     uses_autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
@@ -142,7 +142,7 @@ def do_bench(run):
         if log.text:
             say(stage="bench", log=log.text)
         with graph.as_default():
-            make_pieces(build(run, cards, dict(request, workloads=[workload]), format_device_name), session, pieces, errors, v1)
+            make_pieces(build_session_work(run, cards, dict(request, workloads=[workload]), format_device_name), session, pieces, errors, v1)
     pieces = sort_in_turns(pieces)
     started = clock()  # the import and building the graphs do not count
     started += warm_up(pieces, started, budget, WARM_UP_SHARE)
@@ -153,7 +153,7 @@ def do_bench(run):
     build_started = clock()
     eager = []
     with LogCapture() as log:
-        make_pieces(build_eager(run, cards, request, format_device_name), None, eager, errors)
+        make_pieces(iter_eager_work(run, cards, request, format_device_name), None, eager, errors)
     if log.text:
         say(stage="bench", log=log.text)
     started += clock() - build_started
@@ -168,14 +168,14 @@ def do_bench(run):
             piece.is_quiet = False
             piece.report()
     if not pieces:
-        raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else explain_unserved(request, cards)
+        raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else make_unsupported_request_error(request, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
     if not timed:
         raise WrongResult("; ".join(sorted(set(timed_piece.skip_reason for timed_piece in pieces)))[:300])
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - started), {}
 
 
-def explain_unserved(request, cards):
+def make_unsupported_request_error(request, cards):
     """Return the error for a request that matches no work. It explains which part of the request is wrong."""
     workloads, types = request.get("workloads") or WORKLOADS, request.get("dtypes") or DTYPES
     reasons = []
@@ -353,7 +353,7 @@ def count_throttled():
     """Return in how many periods the CPU quota of a cgroup throttled this process; 0 if it is unknown."""
     for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         try:
-            with open(find_own_group(name)) as stream:
+            with open(find_own_cgroup_file(name)) as stream:
                 for line in stream:
                     if line.startswith("nr_throttled "):
                         return int(line.split()[1])
@@ -362,7 +362,7 @@ def count_throttled():
     return 0
 
 
-def find_own_group(name):
+def find_own_cgroup_file(name):
     """Return the file `name` of the cgroup of this process if it exists there, else `name`."""
     folder, _, file_name = name.rpartition("/")
     with open("/proc/self/cgroup") as stream:

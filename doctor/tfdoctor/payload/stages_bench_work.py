@@ -27,7 +27,7 @@ def choose_sizes(kind, cards, request):
     return [size for size in DEFAULT_SIZES[kind] if not is_cpu_only or size <= MAX_CPU_SIZES[kind]]
 
 
-def build(run, cards, request, format_name):
+def build_session_work(run, cards, request, format_name):
     """Return (facts, make) of all pieces of work that run in a session."""
     workloads = request.get("workloads") or WORKLOADS
     pieces = []
@@ -99,7 +99,7 @@ def allow_tf32(run, call):
     return call_with_tf32
 
 
-def matmul(run, cards, request, dtype, format_name):
+def iter_matmul_work(run, cards, request, dtype, format_name):
     """Yield matrix products on each device."""
     v1 = run.v1
     for size in choose_sizes("matmul", cards, request):
@@ -117,7 +117,7 @@ def matmul(run, cards, request, dtype, format_name):
             yield describe_work("matmul", dtype, size, [format_name(card)], flop=2.0 * size**3), make
 
 
-def conv(run, cards, request, dtype, format_name):
+def iter_convolution_work(run, cards, request, dtype, format_name):
     """Yield convolutions on each device."""
     v1 = run.v1
     if dtype == "tf32":  # cuDNN chooses one algorithm for float32 and TF32, when the first of them runs
@@ -266,7 +266,7 @@ def count_gradient_bytes(model):
     return total
 
 
-def train(run, cards, request, dtype, format_name):
+def iter_training_work(run, cards, request, dtype, format_name):
     """Yield training steps on each device and on all devices of a kind.
 
     For several devices the parts of a step are yielded, too.
@@ -311,21 +311,21 @@ def train(run, cards, request, dtype, format_name):
 # ---------------------------------------------------------------- work without a session
 
 
-def build_eager(run, cards, request, format_name):
+def iter_eager_work(run, cards, request, format_name):
     """Yield training by MirroredStrategy and, on request, work compiled by XLA.
 
     Requires TensorFlow 2.2 or newer.
     """
     workloads = request.get("workloads") or WORKLOADS
     if "train" in workloads and can_train(request):
-        for piece in build_mirrored(run, cards, request, format_name):
+        for piece in iter_mirrored_work(run, cards, request, format_name):
             yield piece
     if request.get("xla"):
-        for piece in build_compiled(run, cards, request, format_name):
+        for piece in iter_compiled_work(run, cards, request, format_name):
             yield piece
 
 
-def build_mirrored(run, cards, request, format_name):
+def iter_mirrored_work(run, cards, request, format_name):
     """Yield training by MirroredStrategy, with the weights on each device, and its all-reduce alone."""
     strategies = {}
 
@@ -347,7 +347,7 @@ def build_mirrored(run, cards, request, format_name):
             def build_allreduce(session, group=group, model=model, description=description):
                 strategy = get_strategy(group)
                 description["way"] = describe_reduction(strategy)
-                return build_mirrored_share(run.tf, strategy, model)
+                return build_mirrored_allreduce(run.tf, strategy, model)
 
             yield description, build_allreduce
             for size in choose_sizes(model, cards, request):
@@ -408,7 +408,7 @@ def apply_mirrored_change(tf, parameters, gradients):
         weight.assign_sub(1e-4 * mean)
 
 
-def build_mirrored_share(tf, strategy, model):
+def build_mirrored_allreduce(tf, strategy, model):
     """Return a function that runs the part of a MirroredStrategy step after the gradients."""
     shapes = MODELS[model][1]
     with strategy.scope():
@@ -427,7 +427,7 @@ def build_mirrored_share(tf, strategy, model):
     return call
 
 
-def build_compiled(run, cards, request, format_name):
+def iter_compiled_work(run, cards, request, format_name):
     """Yield products, convolutions and training steps on each device, compiled by XLA."""
     workloads = request.get("workloads") or WORKLOADS
     if not can_train(request):  # only in float32
@@ -438,12 +438,12 @@ def build_compiled(run, cards, request, format_name):
                 for card in cards:
 
                     def make(session, card=card, size=size, workload=workload, model=model):
-                        return xla_call(run.tf, card, workload, model, size)
+                        return build_compiled_call(run.tf, card, workload, model, size)
 
                     yield describe_work(workload, "float32", size, [format_name(card)], "one", model, xla=True), make
 
 
-def xla_call(tf, card, workload, model, size):
+def build_compiled_call(tf, card, workload, model, size):
     """Return a function that runs work compiled by XLA.
 
     The compiled function returns the whole result, because XLA would not compute unused parts.
@@ -496,7 +496,7 @@ def group_devices(cards):
     return [[card] for card in cards] + [kinds[kind] for kind in sorted(kinds) if len(kinds[kind]) > 1]
 
 
-def allreduce(run, cards, request, dtype, format_name):
+def iter_allreduce_work(run, cards, request, dtype, format_name):
     """Yield all-reduces over all devices of a kind."""
     v1 = run.v1
     if dtype != (request.get("dtypes") or DTYPES)[0]:
@@ -523,4 +523,4 @@ def allreduce(run, cards, request, dtype, format_name):
             yield describe_work("allreduce", "float32", size, [format_name(card) for card in group], "towers", bytes=size), make
 
 
-WORK = {"matmul": matmul, "conv": conv, "train": train, "copy": copy, "allreduce": allreduce}
+WORK = {"matmul": iter_matmul_work, "conv": iter_convolution_work, "train": iter_training_work, "copy": copy, "allreduce": iter_allreduce_work}

@@ -4,7 +4,7 @@ import math
 import re
 import time
 
-from stages_devices import fill_description, list_by_creating
+from stages_devices import parse_device_description, create_and_list_devices
 from stages_output import MissingFeature, WrongResult, round_finite, format_count, say, summarize_error, measure_since, format_error, merge_failures
 
 TIMED_ROWS = 4096  # rows of the matrices that are timed: 64 MiB each in float32
@@ -32,14 +32,14 @@ def do_compute(run):
         raise
     if run.kind == "GPU" and all(card.capability is None for card in run.cards):
         try:
-            descriptions = dict((index, summary) for index, _, summary in list_by_creating(run))
+            descriptions = dict((index, summary) for index, _, summary in create_and_list_devices(run))
         except Exception:  # half precision is then not tested
             descriptions = {}
         for card in run.cards:
-            fill_description(card, descriptions.get(card.index, ""))
+            parse_device_description(card, descriptions.get(card.index, ""))
     summaries, failures = [], []
     for card in run.cards:
-        summary, error = compute_on(run, card)
+        summary, error = test_device(run, card)
         if error:
             failures.append((card, summary, error))
         else:
@@ -49,7 +49,7 @@ def do_compute(run):
     return "; ".join(summaries), {}
 
 
-def compute_on(run, card):
+def test_device(run, card):
     """Test each data type on a device. Return a summary, and the full text of the first error or ""."""
     results = []
     for dtype in ("float32", "float16", "bfloat16"):
@@ -276,7 +276,7 @@ def do_cudnn(run):
         say(stage="cudnn", computing=card.index)
         started = time.time()
         try:
-            deviation = convolve_on(run, card)
+            deviation = compare_convolution(run, card)
         except Exception as error:
             raw = format_error(error)
             say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=measure_since(started))
@@ -288,7 +288,7 @@ def do_cudnn(run):
     return "a convolution, forward and backward, is right on %s" % format_count(len(run.cards), run.kind), {}
 
 
-def convolve_on(run, card):
+def compare_convolution(run, card):
     """Return the largest deviation of a convolution as a share of its limit.
 
     Raise WrongResult if it exceeds the limit.

@@ -32,7 +32,7 @@ class Run(object):
     """The state that the stages share."""
 
     def __init__(self, request):
-        self.wish = request
+        self.options = request
         self.kind = request.get("device") or "GPU"
         self.expected = request.get("expected") or {}
         self.small = bool(request.get("small"))
@@ -83,7 +83,7 @@ def get_config_function(tf, name):
     return None
 
 
-def list_by_creating(run):
+def create_and_list_devices(run):
     """Create the devices, and return [(index, name, description)]. Releases before 1.14 need this."""
     from tensorflow.python.client import device_lib
 
@@ -98,7 +98,7 @@ def list_by_creating(run):
     ]
 
 
-def fill_description(card, description):
+def parse_device_description(card, description):
     """Add the details to `card` that a description like "[...] name: Tesla T4, [...]" contains."""
     for key, label in (("device_name", "name"), ("compute_capability", "compute capability")):
         match = re.search(r"(?:^|, )%s: ([^,]{1,100})" % label, description)
@@ -106,7 +106,7 @@ def fill_description(card, description):
             card.details.setdefault(key, match.group(1))
 
 
-class NoKerasSettings(object):
+class KerasSettingsRemover(object):
     """A context manager that removes the settings file if importing Keras creates one."""
 
     def __enter__(self):
@@ -129,7 +129,7 @@ class NoKerasSettings(object):
 
 def do_import(run):
     """Import TensorFlow, and return a summary and the facts."""
-    with NoKerasSettings():
+    with KerasSettingsRemover():
         import tensorflow as tf
 
     run.tf = tf
@@ -164,15 +164,15 @@ def do_visible(run):
                     device_details = {}
                 card.details = dict((key, format_detail(value)) for key, value in device_details.items())
     else:
-        for index, name, description in list_by_creating(run):
+        for index, name, description in create_and_list_devices(run):
             run.cards.append(Card(index, run.kind, name))
-            fill_description(run.cards[-1], description)
+            parse_device_description(run.cards[-1], description)
     facts = {
         "devices": [card.name for card in run.cards],
         "details": [card.details for card in run.cards],
     }
     if not run.cards:
-        if "bench" in (run.wish.get("stages") or ()):  # bench also times the CPU
+        if "bench" in (run.options.get("stages") or ()):  # bench also times the CPU
             return "TensorFlow lists no %s" % run.kind, facts
         say(stage="visible", **facts)
         raise WrongResult("TensorFlow lists no %s" % run.kind)

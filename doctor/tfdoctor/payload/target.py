@@ -18,9 +18,9 @@ import struct
 gc.disable()  # garbage collection would take a tenth of the time of this short process
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from target_files import list_overriding_libraries, list_refused_paths, list_mapped, list_noexec, get_owner
-from target_modules import find_behind, find_shadowing_file, list_shadows, describe_tensorflow
-from target_packages import list_absent, list_conda_packages, list_distributions, list_companions
+from target_files import list_overriding_libraries, list_refused_paths, list_mapped_libraries, list_noexec_folders, get_owner
+from target_modules import find_hidden_tensorflow, find_shadowing_file, list_shadows, describe_tensorflow
+from target_packages import list_missing_requirements, list_conda_packages, list_distributions, list_companions
 
 sys.path.pop(0)
 
@@ -110,16 +110,16 @@ def main():
         "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
         "distributions": installed,
         "shared": shared,
-        "absent": list_absent(path, installed),
+        "absent": list_missing_requirements(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": list_conda_packages(sys.prefix),
         "tensorflow": package,
-        "behind": find_behind(path, package) if package else None,
+        "behind": find_hidden_tensorflow(path, package) if package else None,
         "shadow": find_shadowing_file(cwd, path if package else []),
         "shadows": list_shadows(program_path),
-        "mapped": list_mapped(stdlib),
+        "mapped": list_mapped_libraries(stdlib),
         "modules": list_companions(path),
-        "noexec": list_noexec(path),
+        "noexec": list_noexec_folders(path),
         "carried": list_overriding_libraries(),
     }
     facts["closed"] = list_refused_paths()

@@ -171,7 +171,7 @@ def list_overriding_libraries():
     return paths[:20]
 
 
-def list_noexec(path):
+def list_noexec_folders(path):
     """Return [folder, mount point] for each library folder on a file system that forbids execution."""
     flag, entries = getattr(os, "ST_NOEXEC", 8), []
 
@@ -191,7 +191,7 @@ def list_noexec(path):
     return entries[:60]
 
 
-def list_mapped(stdlib):
+def list_mapped_libraries(stdlib):
     """Return the shared objects that are already mapped, except for those of the standard library.
 
     .pth files and sitecustomize can load some.

@@ -89,7 +89,7 @@ def describe_tensorflow(path):
     return result
 
 
-def find_behind(path, first):
+def find_hidden_tensorflow(path, first):
     """Return the facts about the TensorFlow that the first one on the path hides; None if there is none."""
     folder = os.path.dirname(first["package_dir"])
     remaining = [entry for entry in path if os.path.realpath(entry or ".") != os.path.realpath(folder)]

@@ -111,7 +111,7 @@ def compare_files(folder, files):
     return missing[:50], changed[:50]
 
 
-def find_shared(claims):
+def find_shared_files(claims):
     """Return the files that several distributions own, and which of them wrote the present file.
 
     That is determined by the size, the hash, or the time of installation. It is None if it is unknown.
@@ -268,10 +268,10 @@ def list_distributions(path):
                         "installed": get_install_time(full_path),
                     }
                 )
-    return result, find_shared(claims)
+    return result, find_shared_files(claims)
 
 
-def list_absent(path, installed):
+def list_missing_requirements(path, installed):
     """Return the packages that TensorFlow requires, not counting extras, and that are not installed."""
     installed_names = set()
     for folder in path:

@@ -143,7 +143,7 @@ class PlacementData:
     refused: tuple[Refusal, ...]
     between: tuple[tuple[str, int], ...]
     """(operation, runs) for the most frequent operations that ran on the CPU between two on a GPU."""
-    said: bytes
+    release_messages: bytes
     """The parts of the log that help to find the release that wrote it."""
     forgotten: bool
     """Whether the log has more nodes than the reader remembers, so that repeated ones may count twice."""

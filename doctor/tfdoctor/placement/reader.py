@@ -112,16 +112,16 @@ class _RecentNumbers:
     """A set of numbers with a limited size, which forgets the oldest ones."""
 
     def __init__(self) -> None:
-        self.now: set[int] = set()
+        self.recent: set[int] = set()
         """The newer numbers, up to `MAX_SEEN_LINES` of them."""
         self.before: set[int] = set()
         """The older numbers."""
 
     def add(self, *numbers: int) -> None:
         """Add numbers, and forget the older ones first if the newer set is full."""
-        if len(self.now) >= MAX_SEEN_LINES:
-            self.before, self.now = self.now, set()
-        self.now.update(numbers)
+        if len(self.recent) >= MAX_SEEN_LINES:
+            self.before, self.recent = self.recent, set()
+        self.recent.update(numbers)
 
 
 class Reader:
@@ -193,7 +193,7 @@ class Reader:
         self.bytes += len(block)
         self.lines += block.count(b"\n")
         self.ends_in_line = not block.endswith(b"\n")
-        if self._take_executed(block):
+        if self._count_known_executions(block):
             return
         previous = 0
         seen = self.seen
@@ -216,10 +216,14 @@ class Reader:
                 continue
             node_text = line_start_text.rpartition(b"] ")[2]
             line_hash = hash((node_text, device))
-            if line_hash not in seen.now and line_hash not in seen.before and line_hash not in self.pending:
+            if (
+                line_hash not in seen.recent
+                and line_hash not in seen.before
+                and line_hash not in self.pending
+            ):
                 self._add_node(line_hash, node_text, device)
 
-    def _take_executed(self, block: bytes) -> bool:
+    def _count_known_executions(self, block: bytes) -> bool:
         """Count a block that contains only executions of known operations and functions.
 
         Return False, and count nothing, if the block contains anything else. Most blocks are of this kind, and
@@ -267,7 +271,7 @@ class Reader:
         if not _NODE_NAME.fullmatch(name) or not (op == b"" or _TYPE.fullmatch(op)):
             return
         key = hash((name, op, device))
-        if key in self.seen.now or key in self.seen.before:
+        if key in self.seen.recent or key in self.seen.before:
             # a repeated node, which standard output and standard error spell differently
             self.seen.add(line_hash)
             return
@@ -399,7 +403,7 @@ class Reader:
             ops=_make_counts(*tables),
             refused=tuple(refusal.refusal for refusal in self.refusals.refusals),
             between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.ops_between.most_common(10)),
-            said=self.messages.text,
+            release_messages=self.messages.text,
             forgotten=bool(self.seen.before),
             lines=self.lines + self.ends_in_line,
             bytes=self.bytes,

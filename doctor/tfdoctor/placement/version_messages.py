@@ -71,7 +71,7 @@ def infer_era(messages: bytes, compat: Compat) -> str | None:
     if _VENDOR_BUILD.search(messages):
         return None
     inferred = infer_origin(drop_other_eras(scan([messages], load_signatures()), compat), compat)
-    if inferred.sources.foreign_line is not None or len(inferred.sources.writers) > 1:
+    if inferred.sources.unmatched_line is not None or len(inferred.sources.writers) > 1:
         return None
     if inferred.version is not None and not _RELEASE_VERSION.fullmatch(inferred.version):
         return None

@@ -33,8 +33,8 @@ __all__ = [
     "TableSystem",
     "VersionNumbers",
     "encode_runs",
+    "insert_text_placeholders",
     "join_numbers",
-    "make_text",
     "replace_placeholders",
 ]
 
@@ -188,7 +188,7 @@ def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
 _QUOTED = shlex.quote(NAME_PLACEHOLDER)
 
 
-def make_text(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
+def insert_text_placeholders(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
     """Replace the given values in a text with placeholders. This is the inverse of `replace_placeholders`.
 
     A capability or glibc is replaced only after certain words, because it may equal another version number.

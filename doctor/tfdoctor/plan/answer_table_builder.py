@@ -36,10 +36,10 @@ from tfdoctor.plan.answer_table import (
     DriverSteps,
     TableSystem,
     encode_runs,
+    insert_text_placeholders,
     join_numbers,
-    make_text,
 )
-from tfdoctor.plan.arguments import add_machine_arguments, find_named_card
+from tfdoctor.plan.arguments import add_machine_arguments, parse_gpu
 from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
 from tfdoctor.plan.recipes import RECIPES, adapt_to_machine
 from tfdoctor.plan.recommend import MAX_OPTIONS, find_best_option, merge_reasons, rank_options
@@ -140,7 +140,7 @@ def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
     names_by_capability: dict[str, dict[frozenset[str], str]] = {}
     for name in sorted({gpu.name for gpu in compat.gpus}, key=lambda text: (len(text), text)):
         try:
-            card = find_named_card(compat, name)
+            card = parse_gpu(compat, name)
         except UsageError:
             continue
         if not card.other_capabilities and compat.arm64.find_kind(card.name, card.capability) is None:
@@ -199,9 +199,9 @@ class _WatchedHost(Host):
         driver: str | None = _DRIVER.__get__(self)
         return driver
 
-    def reaches(self, driver: str) -> bool:
+    def has_driver_at_least(self, driver: str) -> bool:
         self.limits.add(driver)
-        return super().reaches(driver)
+        return super().has_driver_at_least(driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
         self.glibcs.add(glibc)
@@ -325,9 +325,9 @@ class _TableBuilder:
             if cached is not None:
                 return cached
         answers, is_any_gpu = self._run_driver_ranges(minor, python, capability, representative, recipe)
-        self._recipe_answers[minor, python, None if is_any_gpu else capability, recipe, representative.key] = (
-            answers
-        )
+        self._recipe_answers[
+            minor, python, None if is_any_gpu else capability, recipe, representative.key
+        ] = answers
         return answers
 
     def _find_equivalent_system(
@@ -666,10 +666,10 @@ class _TableBuilder:
     def _insert_placeholders(
         self, text: str, capability: str | None, driver: str | None, glibc: str | None
     ) -> str:
-        """Return the result of `make_text`, from a cache."""
+        """Return the result of `insert_text_placeholders`, from a cache."""
         key = (text, capability, driver, glibc)
         if key not in self._text_cache:
-            self._text_cache[key] = make_text(text, capability, driver, glibc)
+            self._text_cache[key] = insert_text_placeholders(text, capability, driver, glibc)
         return self._text_cache[key]
 
     def _add_text(self, text: str) -> int:

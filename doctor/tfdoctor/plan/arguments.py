@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_arguments",
-    "check_driver",
-    "check_python",
-    "expand_card_names",
+    "expand_gpu_names",
     "find_common_answer",
-    "find_named_card",
     "make_plan",
+    "parse_gpu",
+    "parse_python_version",
+    "validate_driver",
 ]
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
     GPU an ambiguous name means.
     """
     try:
-        recommendations = [recommend(compat, request, machine) for machine in expand_card_names(host)]
+        recommendations = [recommend(compat, request, machine) for machine in expand_gpu_names(host)]
     except UnknownReleaseError as error:
         nearest = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -62,11 +62,15 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
             msg, hint='A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
         ) from error
     if len({_summarize_recommendation(recommendation) for recommendation in recommendations}) > 1:
-        raise _make_ambiguity_error(compat, host, [_format_recommendation(recommendation) for recommendation in recommendations])
+        raise _make_ambiguity_error(
+            compat, host, [_format_recommendation(recommendation) for recommendation in recommendations]
+        )
     return dataclasses.replace(recommendations[0], host=host)
 
 
-def add_machine_arguments(recommendation: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
+def add_machine_arguments(
+    recommendation: Recommendation, gpus: Sequence[str], driver: str | None
+) -> Recommendation:
     """Add the GPUs and the driver to the commands of a recommendation, so that they work on any machine."""
     arguments = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not arguments:
@@ -84,7 +88,9 @@ def add_machine_arguments(recommendation: Recommendation, gpus: Sequence[str], d
         )
         conflict = dataclasses.replace(conflict, suggestions=nearest)
     return dataclasses.replace(
-        recommendation, options=tuple(add_arguments(item) for item in recommendation.options), conflict=conflict
+        recommendation,
+        options=tuple(add_arguments(item) for item in recommendation.options),
+        conflict=conflict,
     )
 
 
@@ -93,13 +99,13 @@ def find_common_answer(compat: Compat, host: Host, get_answer: Callable[[Host], 
 
     Raise UsageError if the answers differ, because the user must then name the GPU more precisely.
     """
-    answers = [get_answer(machine) for machine in expand_card_names(host)]
+    answers = [get_answer(machine) for machine in expand_gpu_names(host)]
     if len(set(answers)) > 1:
         raise _make_ambiguity_error(compat, host, [])
     return answers[0]
 
 
-def expand_card_names(host: Host) -> tuple[Host, ...]:
+def expand_gpu_names(host: Host) -> tuple[Host, ...]:
     """Return one machine for each combination of GPUs that the host's GPU names can mean."""
     alternatives = [
         [HostGpu(card.name, capability) for capability in (card.capability, *card.other_capabilities)]
@@ -126,7 +132,7 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
     names = " and ".join(f"`{clean_line(card.name)}`" for card in ambiguous_cards)
     parts = []
     for card in ambiguous_cards:
-        match = compat.gpus_named(card.name)
+        match = compat.find_gpus_by_name(card.name)
         for index, capability in enumerate((card.capability, *card.other_capabilities)):
             gpus = [gpu for gpu in match.gpus if gpu.capability == capability] if match is not None else []
             ids = [f"10de:{pci_id}" for gpu in gpus for pci_id in gpu.pci_ids][:2]
@@ -142,7 +148,7 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
     )
 
 
-def check_python(text: str | None) -> str | None:
+def parse_python_version(text: str | None) -> str | None:
     """Return the minor version of a Python, such as "3.11" for "3.11.7". None stays None.
 
     Raise UsageError if `text` is not a Python version.
@@ -155,7 +161,7 @@ def check_python(text: str | None) -> str | None:
     return versions.major_minor(text)
 
 
-def check_driver(text: str | None) -> str | None:
+def validate_driver(text: str | None) -> str | None:
     """Return `text` unchanged: a branch ("550"), a full driver version ("550.54.14") or None.
 
     Raise UsageError if `text` cannot be a version of NVIDIA's driver.
@@ -177,7 +183,7 @@ def check_driver(text: str | None) -> str | None:
 _SEPARATOR = re.compile(r"[,;+&]|\band\b")
 
 
-def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
+def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
     """Return the GPU that `text` specifies by a compute capability, a PCI ID or a name.
 
     If the name is that of several chips, the result has the capabilities of all of them. `option` is the
@@ -193,7 +199,7 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> HostGpu
     gpu_by_id = compat.gpu_by_pci_id(text)
     if gpu_by_id is not None:
         return HostGpu(gpu_by_id.name, gpu_by_id.capability)
-    match = compat.gpus_named(text)
+    match = compat.find_gpus_by_name(text)
     if match is None:
         nearest = compat.nearest_gpu_names(text)
         advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""

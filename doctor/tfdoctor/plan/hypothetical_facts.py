@@ -106,7 +106,7 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
     site = SITE_PACKAGES.format(option.python)
     wheel_by_soname = {
-        name: compat.wheel_for(name, versions.major(option.cuda)) if option.cuda_set is not None else None
+        name: compat.find_wheel(name, versions.major(option.cuda)) if option.cuda_set is not None else None
         for name in release.required_libraries
     }
     sketch = Sketch(
@@ -243,7 +243,7 @@ def _make_python(sketch: Sketch) -> PythonFacts:
         site_packages=(site,),
         distributions=tuple(Distribution(name, version, site) for name, version in sketch.distributions),
         conda_packages=(),
-        tag=versions.tag_of_python(sketch.python),
+        tag=versions.format_python_tag(sketch.python),
         modules=sketch.modules,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.conda import choose_conda_packages
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Host, Judgement, Reason, choose_preferred, constraints, fit_environment
+from tfdoctor.fit import Assessment, Host, Reason, choose_preferred, constraints, fit_environment
 from tfdoctor.fit.compatibility import check_python, check_wheels, find_newest_python, is_locked
 from tfdoctor.fit.images import list_fitting_tags
 from tfdoctor.plan.bases import add_manifest
@@ -150,7 +150,7 @@ def _explain_links(release: Release) -> tuple[str, ...]:
 
 def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of a slim Python image with NVIDIA's wheels, or why it does not work."""
-    judgement = Judgement()
+    judgement = Assessment()
     constraints.check_machine(judgement, release, host, container=True)
     python = _choose_python(judgement, compat, release, request)
     cuda_set = check_wheels(judgement, compat, release, host)
@@ -182,7 +182,7 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
     )
 
 
-def _choose_python(judgement: Judgement, compat: Compat, release: Release, request: Request) -> str | None:
+def _choose_python(judgement: Assessment, compat: Compat, release: Release, request: Request) -> str | None:
     """Return the requested Python, or the newest Python that has a lock.
 
     Without a base image from the user, there must also be a slim image of this Python. If no Python fits, the
@@ -199,7 +199,7 @@ def _choose_python(judgement: Judgement, compat: Compat, release: Release, reque
     return python
 
 
-def _choose_base(judgement: Judgement, compat: Compat, request: Request, python: str | None) -> Base | None:
+def _choose_base(judgement: Assessment, compat: Compat, request: Request, python: str | None) -> Base | None:
     """Return the user's base image, or the slim image of this Python.
 
     If there is no slim image, return None and add the reason to the judgement.
@@ -222,7 +222,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
 
     It is for releases whose CUDA has no wheels, in case TensorFlow's own images are deleted.
     """
-    judgement = Judgement()
+    judgement = Assessment()
     constraints.check_machine(judgement, release, host, container=True)
     conda = find_conda_packages(compat, release)
     if conda is None or release.cuda is None:
@@ -290,7 +290,7 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 
 def _plan_cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of an nvidia/cuda image, or why it does not work."""
-    judgement = Judgement()
+    judgement = Assessment()
     constraints.check_machine(judgement, release, host, container=True)
     tags = list_fitting_tags(compat, release)
     if not tags:
@@ -319,7 +319,7 @@ def _plan_tags(
     The reasons why the first of the other tags does not work are added to `first_reasons`.
     """
     for tag in tags:
-        judgement = Judgement()
+        judgement = Assessment()
         option = _plan_tag(judgement, compat, release, request, host, tag)
         if option is not None:
             yield option
@@ -327,7 +327,7 @@ def _plan_tags(
             first_reasons += judgement.reasons
 
 
-def _explain_no_tag(judgement: Judgement, compat: Compat, release: Release) -> None:
+def _explain_no_tag(judgement: Assessment, compat: Compat, release: Release) -> None:
     """Add to the judgement why no tag of nvidia/cuda fits the release."""
     deleted = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     note = deleted.note if deleted is not None else "None of the remaining images has its libraries."
@@ -339,7 +339,7 @@ def _explain_no_tag(judgement: Judgement, compat: Compat, release: Release) -> N
 
 
 def _plan_tag(
-    judgement: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
+    judgement: Assessment, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
     """Return the option of a tag. If it does not work, return None and add the reasons to the judgement."""
     builds = {build.python: build for build in _list_system_pythons(compat, tag.system)}
@@ -437,7 +437,7 @@ def _is_older(installed: str | None, required: str | None) -> bool:
 
 def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of an image of tensorflow/tensorflow, or why it does not work."""
-    judgement = Judgement()
+    judgement = Assessment()
     constraints.check_machine(judgement, release, host, container=True)
     image = compat.official_image(release.version)
     if image is None:
@@ -520,7 +520,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
 
 def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of an image of nvcr.io/nvidia/tensorflow, or why it does not work."""
-    judgement = Judgement()
+    judgement = Assessment()
     constraints.check_machine(judgement, release, host, container=True)
     images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
     if not images:
@@ -548,7 +548,7 @@ def _plan_ngc_images(
     The reasons why the first of the other images does not work are added to `first_reasons`.
     """
     for image in images:
-        judgement = Judgement()
+        judgement = Assessment()
         constraints.check_machine(judgement, release, host, container=True)
         constraints.check_ngc_image(judgement, compat, image, host)
         if image.python is None or request.python not in (None, image.python):

@@ -252,7 +252,7 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
             host,
         )
     if host.driver is not None:
-        branches = (compat.cards.find_ended(card.capability) for card in host.cards)
+        branches = (compat.cards.find_unsupported(card.capability) for card in host.cards)
         last_branch = min(
             (versions.major(branch.last) for branch in branches if branch is not None), default=None
         )

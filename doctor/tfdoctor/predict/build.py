@@ -101,7 +101,7 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         rocm=tensorflow.build_info.get("is_rocm_build") == "True",
         linkage=linkage,
         required=required or (),
-        driver_libraries=compat.driver_libraries_for(version) if has_gpu_code and version else (),
+        driver_libraries=compat.list_driver_libraries(version) if has_gpu_code and version else (),
         cuda=tensorflow.cuda_config.get("TF_CUDA_VERSION")
         or tensorflow.build_info.get("cuda_version")
         or (release.cuda if release and is_exact else None),
@@ -109,7 +109,7 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and is_exact else None),
         min_capability=_get_min_capability(release, compat),
-        traits=compat.traits_of(version),
+        traits=compat.list_traits(version),
     )
 
 
@@ -189,7 +189,7 @@ def find_unreadable_package(facts: Facts) -> DeniedPath | None:
     return None
 
 
-def find_registered_only(facts: Facts) -> tuple[Distribution, ...]:
+def find_distributions_without_package(facts: Facts) -> tuple[Distribution, ...]:
     """Return the TensorFlow distributions that have metadata, although no `tensorflow` package exists."""
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:

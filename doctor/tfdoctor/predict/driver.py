@@ -56,7 +56,7 @@ def host_has_gpu(facts: Facts) -> bool:
     return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
 
 
-def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
+def predict_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
     """Return the number of devices that the driver shows; None if it is unknown.
 
     If it shows no device, return (cause, sentence) instead.
@@ -73,9 +73,9 @@ def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | 
     if driver.init == 100 or (driver.init == 0 and driver.count == 0):  # CUDA_ERROR_NO_DEVICE, CUDA_SUCCESS
         if is_hidden_by_environment(facts):
             return Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device."
-        if has_lost_nvml(facts):
+        if has_lost_devices(facts):
             return Cause.CONTAINER_NVML_LOST, "The container was cut off from the devices while it ran."
-        if is_foreign_to_wsl(facts, driver):
+        if is_linux_driver_in_wsl(facts, driver):
             return Cause.WSL_LIBCUDA, f"{driver.path} is not WSL's libcuda and shows no device."
         return find_no_device_cause(facts), "The driver shows no device."
     if driver.init != 0:
@@ -98,9 +98,9 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
         return cause
     if find_kernel_mismatch(facts):
         return Cause.DRIVER_LIB_MISMATCH
-    if has_lost_nvml(facts):
+    if has_lost_devices(facts):
         return Cause.CONTAINER_NVML_LOST
-    if is_foreign_to_wsl(facts, driver):
+    if is_linux_driver_in_wsl(facts, driver):
         return Cause.WSL_LIBCUDA
     return cause
 
@@ -115,7 +115,7 @@ def is_cuda_compat(facts: Facts, driver: CudaDriver) -> bool:
     )
 
 
-def has_lost_nvml(facts: Facts) -> bool:
+def has_lost_devices(facts: Facts) -> bool:
     """Return whether a running container lost its devices, which NVML reports as "Unknown Error"."""
     if not facts.machine.container:
         return False
@@ -124,7 +124,7 @@ def has_lost_nvml(facts: Facts) -> bool:
     return smi_failed or (nvml is not None and nvml.init == NVML_ERROR_UNKNOWN)
 
 
-def is_foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
+def is_linux_driver_in_wsl(facts: Facts, driver: CudaDriver) -> bool:
     """Return whether WSL loaded a Linux driver's libcuda. Only WSL's own libcuda can use the GPU there."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False

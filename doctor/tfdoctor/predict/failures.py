@@ -10,15 +10,15 @@ from tfdoctor.facts.imports import ImportResult
 from tfdoctor.findings import Cause
 from tfdoctor.predict.rehearsal import (
     KERAS_GENERATED_SOURCE,
-    ODD_DIFFERENCES,
     REAL_DIFFERENCES,
+    SUSPICIOUS_DIFFERENCES,
     find_module_distribution,
     get_import_table,
-    list_unmet,
+    list_unmet_requirements,
     parse_required_name,
 )
 from tfdoctor.predict.requirements import normalize_name
-from tfdoctor.predict.shadowing import find_leader, find_leading_package, get_path_folder
+from tfdoctor.predict.shadowing import find_leading_folder, find_leading_package, get_path_folder
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ImportFailure",
-    "find_own_damage",
+    "find_tensorflow_damage",
     "find_untested_copies",
     "find_working_folder_copy",
     "get_failure_cause",
@@ -71,7 +71,7 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     is_noexec = loader is not None and any(NOEXEC_ERROR in failure.error for failure in loader.import_needs)
     # On a file system with noexec no compiled module can be loaded, which is no package's fault.
     if rehearsal is not None and not is_noexec:
-        is_keras_optional = tensorflow.version is not None and compat.has(
+        is_keras_optional = tensorflow.version is not None and compat.has_trait(
             tensorflow.version, "keras-optimizers"
         )
         rehearsed_failures = (
@@ -115,7 +115,7 @@ def _iter_working_folder_shadows(
     )
     for shadow in python.shadows:
         folder = get_path_folder(shadow.taken)
-        in_working_folder = folder not in python.sys_path and find_leader(facts, folder) is None
+        in_working_folder = folder not in python.sys_path and find_leading_folder(facts, folder) is None
         if (
             in_working_folder
             and shadow.name in names
@@ -314,7 +314,7 @@ def _make_failure(
     if not shadow and local_copy is not None:
         shadow = f"{local_copy.location}/{_get_top_module(package)}"
     damage = (
-        tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
+        tuple(d for d in distribution.differs if d.what in SUSPICIOUS_DIFFERENCES)
         if distribution is not None
         else ()
     )
@@ -396,7 +396,11 @@ def _find_responsible_package(python: PythonFacts, rehearsal: RehearsalFacts, mo
 
 def _list_unmet_packages(python: PythonFacts) -> set[str]:
     """Return the installed packages whose version does not meet a requirement."""
-    return {missing.package for missing in list_unmet(python) if missing.installed_version is not None}
+    return {
+        missing.package
+        for missing in list_unmet_requirements(python)
+        if missing.installed_version is not None
+    }
 
 
 def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
@@ -433,7 +437,7 @@ def find_file_distribution(python: PythonFacts, path: str) -> str | None:
     return None
 
 
-def find_own_damage(
+def find_tensorflow_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
     """Return the files of TensorFlow that differ from RECORD and that its import uses."""

@@ -10,7 +10,7 @@ from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import find_missing_driver_cause
 from tfdoctor.predict.failures import (
-    find_own_damage,
+    find_tensorflow_damage,
     find_untested_copies,
     find_working_folder_copy,
     get_failure_cause,
@@ -18,8 +18,8 @@ from tfdoctor.predict.failures import (
     list_imported,
 )
 from tfdoctor.predict.libraries import list_forbidden_files
-from tfdoctor.predict.rehearsal import BREAKING_DIFFERENCES, list_removed_standard
-from tfdoctor.predict.shadowing import find_leader, find_leading_package
+from tfdoctor.predict.rehearsal import BREAKING_DIFFERENCES, list_removed_distutils
+from tfdoctor.predict.shadowing import find_leading_folder, find_leading_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ def find_import_failure(
             Cause.DAMAGED_FILE,
             f"Its installation is damaged: {', '.join(tensorflow.missing_files)} missing.",
         )
-    damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
+    damage = find_tensorflow_damage(python, tensorflow, compat) if python is not None else ()
     if any(difference.what == "unreadable" for difference in damage):
         return Cause.NOT_PERMITTED, f"{damage[0].path} of TensorFlow may not be read."
     if any(
@@ -65,7 +65,7 @@ def find_import_failure(
             )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
-    stopping_variable = find_stopping_variable(python, build, facts.environment.variables, compat)
+    stopping_variable = find_import_breaking_variable(python, build, facts.environment.variables, compat)
     if stopping_variable is not None:
         return Cause.HIDDEN_BY_ENV, stopping_variable[1]
     return _find_companion_failure(facts, tensorflow, build, compat) or _find_plugin_failure(facts)
@@ -74,7 +74,7 @@ def find_import_failure(
 def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
     """Return why it is unknown whether `import tensorflow` works; "" if there is no doubt."""
     python = value_of(facts.python)
-    damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
+    damage = find_tensorflow_damage(python, tensorflow, compat) if python is not None else ()
     if damage:
         return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
@@ -134,7 +134,7 @@ def get_keras_backend(python: PythonFacts | None, build: Build, variables: Mappi
     return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has("keras-3") else ""
 
 
-def find_stopping_variable(
+def find_import_breaking_variable(
     python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
 ) -> tuple[str, str] | None:
     """Return (name, reason) of an environment variable that makes the import fail; None if there is none."""
@@ -155,7 +155,7 @@ def find_stopping_variable(
         )
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
         table = compat.find_imported(build.version)
-        if table is not None and list_removed_standard(python, table):
+        if table is not None and list_removed_distutils(python, table):
             reason = (
                 "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
             )
@@ -194,7 +194,9 @@ def _find_companion_failure(
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
-    rehearsed_failure = next((failure for failure in list_import_failures(facts, compat) if failure.is_fatal), None)
+    rehearsed_failure = next(
+        (failure for failure in list_import_failures(facts, compat) if failure.is_fatal), None
+    )
     for companion in find_broken_companions(facts, tensorflow, build, compat):
         if companion.effect == "import":
             version = python.list_installed_versions().get(companion.package)
@@ -203,15 +205,13 @@ def _find_companion_failure(
             label = f"{companion.package} {version}" if version is not None else f"no {companion.package}"
             leading_package = find_leading_package(facts, companion.package)
             if leading_package is not None:
-                leader = find_leader(facts, leading_package.location)
+                leader = find_leading_folder(facts, leading_package.location)
                 origin = (
                     leader.by
                     if leader is not None and leader.by == "PYTHONPATH"
                     else "what Python runs when it starts"
                 )
-                message = (
-                    f"{origin} puts {label} of {leading_package.location} first, and import tensorflow fails with it"
-                )
+                message = f"{origin} puts {label} of {leading_package.location} first, and import tensorflow fails with it"
                 return Cause.SHADOWED_MODULE, f"{message}: {companion.error}"
             return Cause(companion.cause), f"import tensorflow fails with {label}: {companion.error}"
     return _find_rehearsed_failure(rehearsed_failure)
@@ -228,7 +228,7 @@ def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] 
     ), f"import tensorflow fails with {module.name}: {module.error_type}: {module.error}"
 
 
-def find_foreign_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedLibrary | None:
+def find_overriding_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedLibrary | None:
     """Return the libstdc++ that the environment puts first if it lacks symbols; otherwise None.
 
     LD_LIBRARY_PATH or LD_PRELOAD can do that. The loader accepts a library without symbol versions, and reports its
@@ -257,7 +257,7 @@ def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tup
         return Cause.GLIBC_TOO_OLD, failed.error
     if "version `GLIBCXX_" in failed.error or "version `CXXABI_" in failed.error:
         return Cause.LIBSTDCXX_TOO_OLD, failed.error
-    if find_foreign_libstdcxx(facts, failed) is not None:
+    if find_overriding_libstdcxx(facts, failed) is not None:
         return Cause.LIBSTDCXX_TOO_OLD, failed.error
     missing = set(failed.really_missing)
     if missing and missing <= {"libcuda.so.1"}:

@@ -45,7 +45,7 @@ class MissingLibrary:
     """The problem of the file at which the loader stops; "" if it stops at none."""
 
 
-def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
+def explain_missing_libraries(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     """Return each missing CUDA library with its cause, in the order in which TensorFlow opens them."""
     loader = value_of(facts.loader)
     if loader is None:
@@ -192,7 +192,9 @@ def get_installation(path: str) -> str:
     return f"{prefix}/nvidia" if is_wheel else path.rpartition("/")[0]
 
 
-def find_other_installations(found_files: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
+def find_other_installations(
+    found_files: Sequence[FoundElsewhere], required: Sequence[str]
+) -> frozenset[str]:
     """Return the installations with another CUDA version.
 
     cuSOLVER and cuRAND have the same soname in CUDA 11 and 12, so a file with the right name can have the wrong
@@ -225,7 +227,7 @@ def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
     A cause that only cuDNN can have is counted as the corresponding general cause. It is returned only if no
     other library has the general cause.
     """
-    causes = [missing.cause for missing in explain_missing(facts, build)]
+    causes = [missing.cause for missing in explain_missing_libraries(facts, build)]
     if not causes:
         return Cause.LIBS_NOT_INSTALLED
     general_causes = {

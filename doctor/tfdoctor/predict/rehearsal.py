@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 __all__ = [
     "LEGACY_KERAS_VARIABLE",
     "MODULES_BY_VARIABLE",
-    "ODD_DIFFERENCES",
     "REAL_DIFFERENCES",
+    "SUSPICIOUS_DIFFERENCES",
     "RehearsalPlan",
     "UnmetRequirement",
     "find_module_distribution",
     "find_tested_version",
     "get_import_table",
-    "list_removed_standard",
-    "list_unmet",
+    "list_removed_distutils",
+    "list_unmet_requirements",
     "parse_required_name",
     "plan_rehearsal",
     "uses_legacy_keras",
@@ -55,7 +55,7 @@ BREAKING_DIFFERENCES = frozenset({"missing", "empty", "syntax", "unreadable"})
 """Differences from RECORD with which a source file cannot be imported."""
 REAL_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
 """Differences from RECORD that cannot be deliberate edits."""
-ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
+SUSPICIOUS_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
 """Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
 
 
@@ -146,7 +146,7 @@ LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
 def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
     """Return whether the variables configure this release to use tf_keras."""
     is_enabled = variables.get(LEGACY_KERAS_VARIABLE, "").lower() in ("1", "true")
-    return is_enabled and version is not None and compat.has(version, "legacy-keras-variable")
+    return is_enabled and version is not None and compat.has_trait(version, "legacy-keras-variable")
 
 
 def _list_keras_modules(
@@ -173,7 +173,7 @@ def _list_keras_modules(
         find_module_distribution(name) for name in table.needs
     }
     known_sets = _list_tested_sets(python, tensorflow, table, compat)
-    suspects = {missing.package for missing in list_unmet(python)}
+    suspects = {missing.package for missing in list_unmet_requirements(python)}
     suspects |= {find_module_distribution(shadow.name) for shadow in python.shadows}
     if keras not in installed or not any(
         name in suspects
@@ -184,12 +184,12 @@ def _list_keras_modules(
         for name in keras_packages
     ):
         return ()
-    if not compat.has(version, "keras-optimizers"):
+    if not compat.has_trait(version, "keras-optimizers"):
         return ("keras.api._v2.keras",)
     if is_legacy:
         return ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
-    optimizers = ("keras.optimizers",) if compat.has(version, "keras-optimizers-twice") else ()
-    full_keras = "keras._tf_keras.keras" if compat.has(version, "keras-3") else "keras.api._v2.keras"
+    optimizers = ("keras.optimizers",) if compat.has_trait(version, "keras-optimizers-twice") else ()
+    full_keras = "keras._tf_keras.keras" if compat.has_trait(version, "keras-3") else "keras.api._v2.keras"
     return (*optimizers, "keras.src.optimizers", full_keras)
 
 
@@ -224,11 +224,11 @@ def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ..
     needed: dict[str, tuple[str, ...]] = {}
     if python.carried:  # replaced system libraries can affect any module
         needed = dict.fromkeys((module for module in COMPILED_MODULES if module in table.shadowable), ())
-    needed |= {name: table.standard[name] for name in list_removed_standard(python, table)}
+    needed |= {name: table.standard[name] for name in list_removed_distutils(python, table)}
     return needed | {name: chains if table.exact else () for name, chains in table.needs.items()}
 
 
-def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
+def list_removed_distutils(python: PythonFacts, table: Imported) -> tuple[str, ...]:
     """Return the distutils modules that the import needs, if this Python (3.12 or newer) has no distutils.
 
     Setuptools provides them then.
@@ -259,7 +259,7 @@ def _iter_oddities(
     """
     installed = _map_installed(python)
     needed = {
-        find_module_distribution(name) for name in (*table.needs, *list_removed_standard(python, table))
+        find_module_distribution(name) for name in (*table.needs, *list_removed_distutils(python, table))
     }
     optional = {
         find_module_distribution(name)
@@ -278,11 +278,11 @@ def _iter_oddities(
             yield RehearsalReason(
                 name, f"{name} {distribution.version} is not a version whose import was tested"
             )
-        elif any(difference.what in ODD_DIFFERENCES for difference in distribution.differs):
+        elif any(difference.what in SUSPICIOUS_DIFFERENCES for difference in distribution.differs):
             yield RehearsalReason(
                 name, f"files of {name} {distribution.version} are not as it was installed with"
             )
-    for missing in list_unmet(python):
+    for missing in list_unmet_requirements(python):
         if missing.package in {*relevant, *needed} or missing.required_by in relevant:
             yield RehearsalReason(
                 missing.package,
@@ -400,7 +400,7 @@ def find_tested_version(
 # ---------------------------------------------------------------- requirements
 
 
-def list_unmet(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
+def list_unmet_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
     """Return the unmet requirements of TensorFlow and of everything that it requires."""
     installed = _map_installed(python)
     environment = _make_marker_environment(python)

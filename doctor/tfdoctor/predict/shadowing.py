@@ -78,10 +78,10 @@ def find_leading_package(facts: Facts, package: str) -> Distribution | None:
     folder = posixpath.normpath(distribution.location)
     if folder == posixpath.normpath(get_path_folder(tensorflow.package_dir)):
         return None
-    return distribution if find_leader(facts, folder) is not None else None
+    return distribution if find_leading_folder(facts, folder) is not None else None
 
 
-def find_leader(facts: Facts, folder: str) -> LeadingFolder | None:
+def find_leading_folder(facts: Facts, folder: str) -> LeadingFolder | None:
     """Return the folder and what puts it first on the path; None if nothing does.
 
     Nothing puts the working folder and normal package folders first.

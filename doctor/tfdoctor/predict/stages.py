@@ -24,11 +24,11 @@ from tfdoctor.findings import Cause, Prediction
 from tfdoctor.predict.build import (
     Build,
     describe_build,
-    find_registered_only,
+    find_distributions_without_package,
     find_unreadable_package,
     list_installed_builds,
 )
-from tfdoctor.predict.driver import check_driver_stage, find_missing_driver_cause, has_lost_nvml
+from tfdoctor.predict.driver import find_missing_driver_cause, has_lost_devices, predict_driver_stage
 from tfdoctor.predict.imports import explain_unknown_import, find_import_failure
 from tfdoctor.predict.libraries import choose_libraries_cause, list_missing_libraries
 from tfdoctor.predict.shadowing import predict_better_behind
@@ -115,7 +115,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     driver = value_of(facts.driver.cuda)
     if driver is None:
         return make_unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
-    devices = check_driver_stage(facts, driver)
+    devices = predict_driver_stage(facts, driver)
     if isinstance(devices, tuple):
         return make_failed(*devices)
     if devices is None:
@@ -127,7 +127,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         return make_failed(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml.error}")
     nvml_facts = value_of(facts.driver.nvml)
     if nvml is not None and nvml_facts is not None and nvml_facts.loaded and nvml_facts.init:
-        cause = Cause.CONTAINER_NVML_LOST if has_lost_nvml(facts) else Cause.NVML_MISSING
+        cause = Cause.CONTAINER_NVML_LOST if has_lost_devices(facts) else Cause.NVML_MISSING
         if nvml_facts.init == NVML_VERSION_MISMATCH:
             cause = Cause.DRIVER_LIB_MISMATCH
         return make_failed(
@@ -171,7 +171,7 @@ def _explain_missing_tensorflow(facts: Facts) -> tuple[Cause, str] | None:
             Cause.NOT_PERMITTED,
             f"{unreadable.closed} is not readable by this user, and import tensorflow needs it.",
         )
-    registered = find_registered_only(facts)
+    registered = find_distributions_without_package(facts)
     if registered:
         message = f"{registered[0].name} {registered[0].version} is registered as installed, but its files are missing."
         return Cause.DAMAGED_FILE, message

@@ -51,9 +51,11 @@ PUBLIC_DOMAINS = (
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """A component of a path."""
 USER_PATTERNS = (
-    re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),  # /home/users/NAME, /home/DOMAIN/NAME
+    re.compile(
+        rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"
+    ),  # the user's folder stands in one for users or for a domain
     re.compile(rf"(?<![\w.-])/(?:l?scratch|(?:run/)?media|nethome|ghome|ibex/user)/({_PART})"),
-    # /home/NAME, also with a folder for the first letters or for a group: /home/a/al/NAME, /home/grp12/3/NAME
+    # The user's folder may stand in folders for the first letters (a/al/NAME) or for a group (grp12/3/NAME).
     re.compile(
         rf"/(?:homes?\d{{0,2}}|Users|users)/(?:[a-z]{{2,12}}\d{{1,3}}/\d{{1,2}}/|(?:[a-z0-9]/){{1,2}})?({_PART})"
     ),

@@ -73,7 +73,7 @@ class Redactor:
         """Remember the versions in a text, so that they are not taken for addresses in any text."""
         self._versions.update(patterns.IPV4.findall(text))
 
-    def keep(self, value: str) -> None:
+    def exempt(self, value: str) -> None:
         """Exempt a text from replacement that looks like an identifier but is not one."""
         self._kept.add(value)
 
@@ -246,9 +246,9 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Redact one text after learning from it."""
-        return self.texts([text])[text]
+        return self.redact_texts([text])[text]
 
-    def texts(self, texts: Iterable[str]) -> dict[str, str]:
+    def redact_texts(self, texts: Iterable[str]) -> dict[str, str]:
         """Redact several texts after learning from all of them, and map each text to its redacted form."""
         redacted = {text: text for text in texts}
 
@@ -350,13 +350,13 @@ class Redactor:
         return f"{match[1]}{match[2].replace(value, self._replace('serial', value))}"
 
     def _replace_process(self, match: re.Match[str]) -> str:
-        return f"{match[1]}{self.program(match[2])}"
+        return f"{match[1]}{self.redact_program(match[2])}"
 
     def _replace_process_row(self, match: re.Match[str]) -> str:
         width = len(match[2])
-        return f"{match[1]}{self.program(match[2])[:width].ljust(width)}"
+        return f"{match[1]}{self.redact_program(match[2])[:width].ljust(width)}"
 
-    def program(self, command: str) -> str:
+    def redact_program(self, command: str) -> str:
         """Reduce a command to its program's name if that is widely known, else replace it by a placeholder.
 
         An empty command or a placeholder is returned unchanged.
@@ -370,13 +370,13 @@ class Redactor:
             return name if name == command else self._count("process", command, name)
         return self._replace("process", command)
 
-    def argument(self, number: int, word: str) -> str:
+    def redact_argument(self, number: int, word: str) -> str:
         """Redact one argument of a command line. `number` is its index, and 0 is the program itself.
 
         Options become "--option", and other arguments a placeholder. A few harmless ones, such as "-m", stay.
         """
         if number == 0:
-            return self.program(word)
+            return self.redact_program(word)
         if not word or word in ("-m", "-c", "-", "-u", "-B", "--") or is_placeholder(word):
             return word
         if "ipykernel" in word:

@@ -183,7 +183,9 @@ def _probe_docker(
             f"{socket} {'is not there' if is_missing else 'cannot be seen'}",
         ), None
     if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_query_start_engine(system):
-        return make_unreachable("not-running", "the engine is stopped; systemd starts it at the first use"), None
+        return make_unreachable(
+            "not-running", "the engine is stopped; systemd starts it at the first use"
+        ), None
     result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO_COMMAND)
     info = parse.parse_info(result.stdout) or {}
     client_version = parse.text_or_none(parse.table_or_empty(info.get("ClientInfo")).get("Version"))

@@ -60,7 +60,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
             return PythonChoice(
                 python, f"${variable}", reason, tuple(unusable), on_path=_find_other_on_path(system, prefix)
             )
-        unusable.append(explain_lost_environment(system, variable, prefix))
+        unusable.append(diagnose_environment(system, variable, prefix))
     for name in ("python3", "python"):
         python = _find_on_path(system, name)
         if python:
@@ -69,9 +69,8 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
             return PythonChoice(python, label, reason, tuple(unusable))
     if unusable:
         environment = unusable[0]
-        description = (
-            f"${environment.variable} names {clean_line(environment.prefix)}, {describe_lost(environment)}"
-        )
+        prefix = clean_line(environment.prefix)
+        description = f"${environment.variable} names {prefix}, {describe_unusable_environment(environment)}"
         message = f"No Python found: {description}, and no python3 is on PATH."
         raise UsageError(message, hint="Name one with --python PATH.")
     raise UsageError(
@@ -79,7 +78,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     )
 
 
-def describe_lost(lost: LostEnvironment) -> str:
+def describe_unusable_environment(lost: LostEnvironment) -> str:
     """Describe the problem of an unusable environment as a clause, such as "which is not there"."""
     return {
         "gone": "which is not there",
@@ -173,7 +172,7 @@ def _find_requested(system: System, requested: str) -> PythonChoice:
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
     if _is_dangling_link(system, path) and _is_environment(system, prefix):
-        environment = explain_lost_environment(system, PYTHON_OPTION, prefix)
+        environment = diagnose_environment(system, PYTHON_OPTION, prefix)
         return PythonChoice(path, requested, "as asked", (environment,))
     if _is_dangling_link(system, path):
         target = clean_line(system.realpath(path))
@@ -188,7 +187,7 @@ def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice
     python = _find_python(system, path)
     if python is not None:
         return PythonChoice(python, requested, "as asked")
-    lost = explain_lost_environment(system, PYTHON_OPTION, path)
+    lost = diagnose_environment(system, PYTHON_OPTION, path)
     if lost.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
@@ -239,9 +238,7 @@ def _choose_kernel(system: System, requested: str, path: str) -> PythonChoice:
     suffix = f" (which also sets {names})" if names else ""
     reason = f"the Jupyter kernel {name}{suffix}"
     lost = (
-        ()
-        if system.exists(python)
-        else (explain_lost_environment(system, PYTHON_OPTION, _get_prefix(python)),)
+        () if system.exists(python) else (diagnose_environment(system, PYTHON_OPTION, _get_prefix(python)),)
     )
     return PythonChoice(
         python, requested, reason, lost, kernel=path, kernel_sets=tuple(_filter_variables(variables))
@@ -280,7 +277,7 @@ def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
 # ---------------------------------------------------------------- unusable environments
 
 
-def explain_lost_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
+def diagnose_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
     """Find out why the environment that `variable` names has no usable Python."""
     version = _find_version(system, prefix)
     if _get_errno(system, prefix, is_folder=True) == errno.EACCES or any(

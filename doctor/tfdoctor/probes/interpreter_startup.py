@@ -51,18 +51,34 @@ def diagnose_startup(
         if traced_result.failure is Failure.NOT_FOUND or (
             starts_bare and traced_result.failure is not Failure.TIMEOUT
         ):
-            return None, first_result.describe_end()  # it starts, but its site-packages or the machine are slow
+            return (
+                None,
+                first_result.describe_end(),
+            )  # it starts, but its site-packages or the machine are slow
         if starts_bare and bare_result.seconds >= PROMPT_START_S:
-            return None, f"{first_result.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s"
+            return (
+                None,
+                f"{first_result.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s",
+            )
         if starts_bare:
             description = "does not get through its own start (site)"
             return StartupFailure(
-                "site", python, description, clean_line(first_result.stderr, limit=300), "", last_file, ended=False
+                "site",
+                python,
+                description,
+                clean_line(first_result.stderr, limit=300),
+                "",
+                last_file,
+                ended=False,
             ), description
         description = f"did not answer within {first_result.seconds + timeout:.0f} s"
-        return StartupFailure("silent", python, description, _get_output(first_result), ended=False), description
+        return StartupFailure(
+            "silent", python, description, _get_output(first_result), ended=False
+        ), description
     if system.env.get("PYTHONHOME") and _starts_without_pythonhome(system, python, timeout):
-        return StartupFailure("home", python, first_result.describe_end(), _get_output(first_result)), first_result.describe_end()
+        return StartupFailure(
+            "home", python, first_result.describe_end(), _get_output(first_result)
+        ), first_result.describe_end()
     if starts_bare and traced_result.returncode:
         return StartupFailure(
             "site",
@@ -72,7 +88,9 @@ def diagnose_startup(
             "",
             last_file,
         ), first_result.describe_end()
-    kind = "killed" if (first_result.returncode or 0) < 0 else "exited" if first_result.returncode else "rubbish"
+    kind = (
+        "killed" if (first_result.returncode or 0) < 0 else "exited" if first_result.returncode else "rubbish"
+    )
     description = first_result.describe_end() if kind != "rubbish" else "does not answer as a Python does"
     return StartupFailure(kind, python, description, _get_output(first_result)), description
 
@@ -107,8 +125,7 @@ def _starts_without_pythonhome(system: System, python: str, timeout: float) -> b
 
 
 def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:
-    """Return the last .pth file or sitecustomize module in the output of `python -v`, if any, as a tuple.
-    """
+    """Return the last .pth file or sitecustomize module in the output of `python -v`, if any, as a tuple."""
     matches = [
         (m.start(), m[1])
         for pattern in (_PTH_FILE, _CUSTOMIZE_FILE)

@@ -106,7 +106,7 @@ def probe(
         packages=probe_packages(system, timeout=timeout / 2),
         runfile=probe_runfile(system),
         prime=prime,
-        lost_cards=probe_lost(system, gpus.value if isinstance(gpus, Known) else ()),
+        lost_cards=probe_unresponsive_gpus(system, gpus.value if isinstance(gpus, Known) else ()),
     )
 
 
@@ -344,7 +344,7 @@ def probe_runfile(system: System) -> Fact[str]:
 # ---------------------------------------------------------------- GPUs
 
 
-def probe_lost(system: System, gpus: tuple[PciGpu, ...]) -> tuple[str, ...]:
+def probe_unresponsive_gpus(system: System, gpus: tuple[PciGpu, ...]) -> tuple[str, ...]:
     """Return the PCI addresses of GPUs that no longer respond: their configuration reads as all ones.
 
     A suspended GPU is skipped, because reading would wake it.

@@ -133,7 +133,7 @@ def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str
     return tuple(folders)
 
 
-class Process:
+class LoaderProcess:
     """A model of a process, from the start of its main program."""
 
     def __init__(
@@ -241,7 +241,9 @@ class Process:
             )
         if not visible:
             self._local |= {id(link) for link in self.loaded} - {id(link) for link in loaded_before}
-        via = _find_source(tried) or ("LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process")
+        via = _find_source(tried) or (
+            "LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process"
+        )
         return Resolution(name, library.path, via, "", tried=tuple(tried))
 
     def load_extension(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
@@ -270,7 +272,7 @@ class Process:
         real_path = self._system.realpath(path)
         return next((m for m in self.loaded if self._system.realpath(m.path) == real_path), None)
 
-    def list_own_folders(self, link: LinkMap) -> tuple[str, ...]:
+    def list_run_path_folders(self, link: LinkMap) -> tuple[str, ...]:
         """Return the existing folders of an object's RUNPATH, or else of its RPATH, normalized for display."""
         folders = (
             posixpath.normpath(f)

@@ -19,7 +19,7 @@ from tfdoctor.facts import (
     Unknown,
 )
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
-from tfdoctor.probes.loader import LinkMap, Process
+from tfdoctor.probes.loader import LinkMap, LoaderProcess
 from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def probe(
     def run_model(
         env: Mapping[str, str], baseline: _ModelRun | None = None, excluded_folders: Sequence[str] = ()
     ) -> _ModelRun:
-        process = Process(
+        process = LoaderProcess(
             system,
             python.real_executable or python.executable,
             env,
@@ -131,7 +131,7 @@ def probe(
     return Known(
         LoaderFacts(
             caller=opener.path,
-            runpath_folders=process.list_own_folders(opener),
+            runpath_folders=process.list_run_path_folders(opener),
             library_path=process.library_path,
             resolutions=run_result.resolutions,
             import_needs=run_result.failures,
@@ -179,7 +179,7 @@ def _find_header_version(system: System, folder: str) -> str | None:
 class _ModelRun:
     """A modelled process that has imported TensorFlow and opened its libraries."""
 
-    process: Process
+    process: LoaderProcess
     initial_paths: frozenset[str]
     """The paths that were loaded before Python ran."""
     failures: tuple[Resolution, ...]
@@ -193,7 +193,7 @@ class _ModelRun:
 
 def _run(
     system: System,
-    process: Process,
+    process: LoaderProcess,
     mapped: Sequence[str],
     tensorflow: TensorFlowFacts,
     *,
@@ -309,13 +309,13 @@ def _is_same_file(path: str, other: str | None) -> bool:
     return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
 
 
-def _map_names(process: Process) -> dict[str, str]:
+def _map_names(process: LoaderProcess) -> dict[str, str]:
     """Return the paths of all objects in a process, by soname and by requested name."""
     paths = {name: link.path for link in process.loaded for name in link.names}
     return paths | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
 
 
-def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> LinkMap | None:
+def _find_caller(process: LoaderProcess, tensorflow: TensorFlowFacts, kind: str) -> LinkMap | None:
     """Return the object that calls dlopen, or None if it cannot be read.
 
     It is added to the process if the import did not load it. `kind` is "framework" or "pywrap"; the other object is
@@ -331,7 +331,7 @@ def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> Li
 
 
 def find_installed_libraries(
-    system: System, python: PythonFacts, sonames: Sequence[str], process: Process
+    system: System, python: PythonFacts, sonames: Sequence[str], process: LoaderProcess
 ) -> tuple[FoundElsewhere, ...]:
     """Return the libraries in the usual folders that have the names of `sonames`, in any version."""
     stems = sorted(
@@ -358,7 +358,9 @@ def find_installed_libraries(
     return tuple(libraries.values())
 
 
-def _list_folders(system: System, python: PythonFacts, process: Process) -> list[tuple[str, str | None]]:
+def _list_folders(
+    system: System, python: PythonFacts, process: LoaderProcess
+) -> list[tuple[str, str | None]]:
     """Return (folder, package that owns it or None) for each existing folder of CUDA libraries."""
     folders: dict[str, str | None] = {}
     for site in (

@@ -19,7 +19,7 @@ STAT_TIMEOUT_S = 2.0
 """The time limit in seconds for each lookup."""
 
 
-def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
+def add_denied_files(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
     """Return the loader facts with an explanation of each file that the loader was not allowed to use.
 
     They are unchanged if there is no such file, or if they are not known.

@@ -83,8 +83,7 @@ def _identify(system: System, process: SmiProcess, *, shows_all: bool) -> SmiPro
 
 
 def _find_container(system: System, folder: str) -> str:
-    """Return the engine and the first twelve digits of the ID of a process's container, or "".
-    """
+    """Return the engine and the first twelve digits of the ID of a process's container, or ""."""
     try:
         match = _CONTAINER_CGROUP.search(system.read_text(f"{folder}/cgroup", limit=4096))
     except OSError:

@@ -146,7 +146,9 @@ def _is_in_environment(system: System, python: str) -> bool:
 def _make_unusable_fact(startup_failure: StartupFailure) -> UnusablePython:
     """Return the fact about a Python that cannot be used."""
     details = "".join(f": {text}" for text in (startup_failure.detail, startup_failure.said) if text)
-    return UnusablePython(f"{startup_failure.path} {startup_failure.how}{details}", startup_failure.path, startup_failure)
+    return UnusablePython(
+        f"{startup_failure.path} {startup_failure.how}{details}", startup_failure.path, startup_failure
+    )
 
 
 def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:

@@ -18,7 +18,7 @@ FIRST_TRY_FRACTION = 0.5
 """The fraction of its time limit that the first query gets; the rest is for a second query."""
 
 
-def compute_timeout(timeout: float) -> float:
+def compute_probe_timeout(timeout: float) -> float:
     """Return the time limit in seconds of one probe, if all probes together may take `timeout`."""
     return max(0.5, timeout * 0.8)
 
@@ -30,7 +30,9 @@ def start_query(system: LiveSystem, requested: str | None, *, timeout: float) ->
     """
     choice = choose_python(system, requested)
     if not is_base_missing(choice):
-        start_payload(system, choice.path, "target", timeout=compute_timeout(timeout) * FIRST_TRY_FRACTION)
+        start_payload(
+            system, choice.path, "target", timeout=compute_probe_timeout(timeout) * FIRST_TRY_FRACTION
+        )
 
 
 def is_base_missing(choice: PythonChoice) -> bool:

@@ -15,7 +15,7 @@ from tfdoctor.text import clean_line, join_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench import Bench, Interconnect, Scaling, Timed
+    from tfdoctor.bench import Bench, Interconnect, Measurement, Scaling
 
 __all__ = [
     "UNITS",
@@ -123,7 +123,7 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
         )
 
 
-def format_title(run: Timed) -> str:
+def format_title(run: Measurement) -> str:
     """Return the title of the curve that a timing belongs to, such as "matmul on GPU:0".
 
     If the GPU is simulated in software, the title begins with "software: ". It names the data type unless that is float32.
@@ -144,12 +144,12 @@ def format_title(run: Timed) -> str:
     return f"{prefix}{work}{strategy} on {join_words(run.devices)}"
 
 
-def group_curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
+def group_curves(runs: Sequence[Measurement]) -> dict[str, list[Measurement]]:
     """Return the timings of each curve by its title, sorted by size.
 
     Work that was not timed and the parts of training steps are left out.
     """
-    runs_by_title: dict[str, list[Timed]] = {}
+    runs_by_title: dict[str, list[Measurement]] = {}
     for run in runs:
         if run.seconds is not None and run.part is None:
             runs_by_title.setdefault(format_title(run), []).append(run)
@@ -208,7 +208,7 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
         )
 
 
-def _format_run(run: Timed) -> str:
+def _format_run(run: Measurement) -> str:
     seconds = run.seconds
     if seconds is None:
         return f"{run.size}: {run.left_out}"
@@ -219,11 +219,13 @@ def _format_run(run: Timed) -> str:
     )
 
 
-def _format_largest(run: Timed, bench: Bench) -> str:
+def _format_largest(run: Measurement, bench: Bench) -> str:
     """Return the result at the largest size of a curve, such as "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
     parts = [format_duration(run.seconds.median)] if run.seconds else []
     if run.gflops:
-        peak = next((device.peaks.get(run.dtype) for device in bench.devices if device.device == run.devices[0]), None)
+        peak = next(
+            (device.peaks.get(run.dtype) for device in bench.devices if device.device == run.devices[0]), None
+        )
         uses_tera = run.gflops >= 1000
         parts.append(f"{run.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{run.gflops:.3g} GFLOP/s")
         if peak:
@@ -368,7 +370,7 @@ def make_bench_json(bench: Bench) -> dict[str, Any]:
     }
 
 
-def _make_run_json(run: Timed) -> dict[str, Any]:
+def _make_run_json(run: Measurement) -> dict[str, Any]:
     return {
         "workload": run.workload,
         "model": run.model,

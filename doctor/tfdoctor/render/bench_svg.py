@@ -17,7 +17,7 @@ from tfdoctor.text import clean_line, join_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench import Bench, Crossover, Timed
+    from tfdoctor.bench import Bench, Crossover, Measurement
 
 __all__ = ["make_bench_svg"]
 
@@ -45,7 +45,7 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
 
     External text in it is escaped. `style` is "light", "dark", or "auto" for the reader's preference.
     """
-    panels: dict[str, dict[str, list[Timed]]] = {}
+    panels: dict[str, dict[str, list[Measurement]]] = {}
     for title, runs in group_curves(bench.runs).items():
         kind = " ".join(part for part in (runs[0].workload, runs[0].model) if part)
         panels.setdefault(kind, {})[title] = runs
@@ -75,7 +75,7 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
 
 
 def _draw_panel(
-    bench: Bench, kind: str, runs_by_title: dict[str, list[Timed]], top: int
+    bench: Bench, kind: str, runs_by_title: dict[str, list[Measurement]], top: int
 ) -> tuple[list[str], int]:
     """Return the SVG elements of a panel that begins at `top`, and the number of rows in its legend."""
     runs = [run for line in runs_by_title.values() for run in line]
@@ -163,7 +163,9 @@ def _format_type(crossover: Crossover, bench: Bench) -> str:
     return f" in {escape(crossover.dtype)}" if len({item.dtype for item in bench.crossover}) > 1 else ""
 
 
-def _draw_line(line: Sequence[Timed], x_axis: _Axis, y_axis: _Axis, colour: str, dash: str) -> list[str]:
+def _draw_line(
+    line: Sequence[Measurement], x_axis: _Axis, y_axis: _Axis, colour: str, dash: str
+) -> list[str]:
     """Return the SVG elements of a curve: its band, its line and its points."""
     points = [(x_axis.locate(run.size), run.seconds, run) for run in line if run.seconds is not None]
     band = [f"{offset:.1f},{y_axis.locate(interval.high):.1f}" for offset, interval, _ in points]
@@ -189,7 +191,7 @@ def _draw_line(line: Sequence[Timed], x_axis: _Axis, y_axis: _Axis, colour: str,
     ]
 
 
-def _find_limits(bench: Bench, runs: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+def _find_limits(bench: Bench, runs: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
     """Return (label, [(size, seconds)]) for each limit: the shortest times that the hardware allows.
 
     A limit follows from the peak speed of a GPU, or for copies from the speed of the link.
@@ -215,7 +217,7 @@ def _find_limits(bench: Bench, runs: Sequence[Timed]) -> list[tuple[str, list[tu
     ]
 
 
-def _find_link_limits(bench: Bench, runs: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+def _find_link_limits(bench: Bench, runs: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
     """Return (label, [(size, seconds)]) for each link: the shortest times in which it can copy the data."""
     pairs_by_link: dict[tuple[str, float], list[str]] = {}
     for link in bench.links:

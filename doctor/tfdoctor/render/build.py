@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["make_build_json", "render_built", "render_context", "render_dry_run"]
 
 
-def render_dry_run(image: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
-    """Return the plan on one screen, or the complete plan with its Dockerfile if `whole` is set."""
+def render_dry_run(
+    image: EmittedImage, *, complete: bool = True, width: int = 80, colour: bool = False
+) -> str:
+    """Return the plan on one screen, or the complete plan with its Dockerfile if `complete` is set."""
     out = Page(width, coloured=colour)
-    print_option(out, image.option, whole=whole)
+    print_option(out, image.option, complete=complete)
     out.print()
-    if whole:
+    if complete:
         return f"{out.text}\nNothing was built. This would be {image.tag}:\n\n{image.context.dockerfile}"
     print_hanging(out, Text(""), f"Nothing was built. This would be {clean_line(image.tag)}. To build it:")
-    print_commands(out, [image.command], 4, style="bold", broken=True)
+    print_commands(out, [image.command], 4, style="bold", with_continuations=True)
     print_hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
-    print_commands(out, [f"docker rmi {clean_line(image.tag)}"], 4, broken=True)
+    print_commands(out, [f"docker rmi {clean_line(image.tag)}"], 4, with_continuations=True)
     out.print()
     print_more_commands(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])
     return out.text

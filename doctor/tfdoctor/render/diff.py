@@ -50,7 +50,9 @@ def render_comparison(
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
     count = len(comparison.differences) - len(listed)
     if count:
-        hint = f"{count} more difference{'s' * (count > 1)}, which seldom matter{'s' * (count == 1)}, with -v."
+        hint = (
+            f"{count} more difference{'s' * (count > 1)}, which seldom matter{'s' * (count == 1)}, with -v."
+        )
         out.print(Text(f"  {hint}"))
     return out.text
 
@@ -73,7 +75,9 @@ def _list_notes(comparison: Comparison) -> list[str]:
 def _print_difference(out: Page, difference: Difference, *, verbose: bool) -> None:
     mark = Text(f"  {MARKS[difference.importance]} ", style=STYLES[difference.importance])
     limit = 2000 if verbose else MAX_TEXT_CHARS
-    old_value, new_value = (clean_line(text, limit=limit) for text in (difference.old_value, difference.new_value))
+    old_value, new_value = (
+        clean_line(text, limit=limit) for text in (difference.old_value, difference.new_value)
+    )
     text = f"{old_value} → {new_value}"
     if difference.removed_items or difference.added_items:
         parts = (("without ", difference.removed_items), ("now with ", difference.added_items))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.explain import CauseEntry, Explanation, RuleEntry
     from tfdoctor.rules.retired import RetiredRule
 
-NARROW = 60
+MIN_TABLE_COLUMNS = 60
 """Below this width in columns, a list is printed as paragraphs instead of a table."""
 MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
@@ -59,17 +59,17 @@ def _make_rule_json(rule: RuleEntry) -> dict[str, Any]:
 
 
 def render_explanation(
-    explanation: Explanation, *, whole: bool = True, width: int = 80, colour: bool = False
+    explanation: Explanation, *, complete: bool = True, width: int = 80, colour: bool = False
 ) -> str:
     """Return the explanation as text, at most `width` columns wide.
 
-    Unless `whole` is set, an explanation that answers a query is shortened to one screen.
+    Unless `complete` is set, an explanation that answers a query is shortened to one screen.
     """
     text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
     if command := choose_next_command(explanation):
         print_more_commands(footer, "What to type here", [(command, "")])
     if (
-        whole
+        complete
         or explanation.query is None
         or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES
     ):
@@ -146,7 +146,7 @@ SHORTENERS = (_drop_related, _drop_detection, _drop_causes, _shorten)
 def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableType]:
     yield Text("Rules", style="bold")
     yield Text("")
-    if width < NARROW:
+    if width < MIN_TABLE_COLUMNS:
         for rule in explanation.rules:
             yield Text.assemble((rule.code, "bold"), " ", rule.name)
             yield Padding(Text(rule.title), (0, 0, 0, 2))
@@ -205,11 +205,13 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
         yield Text(
             f"{heading} that can name {'this cause' if is_single else 'one of these causes'}", style="bold"
         )
-        if width < NARROW:
+        if width < MIN_TABLE_COLUMNS:
             for rule in explanation.related:
                 yield Text(f"{rule.code} {rule.name}")
         else:
-            yield _make_table([(Text(rule.code), Text(rule.name), Text(rule.title)) for rule in explanation.related])
+            yield _make_table(
+                [(Text(rule.code), Text(rule.name), Text(rule.title)) for rule in explanation.related]
+            )
 
 
 def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:

@@ -81,9 +81,16 @@ def make_finding_json(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity.word,
         "title": finding.title,
         "explanation": finding.explanation,
-        "evidence": [{"source": evidence.source, "line": evidence.line, "text": evidence.text} for evidence in finding.evidence],
+        "evidence": [
+            {"source": evidence.source, "line": evidence.line, "text": evidence.text}
+            for evidence in finding.evidence
+        ],
         "remedies": [
-            {"text": remedy.full_text, "commands": list(remedy.commands), "changes_system": remedy.changes_system}
+            {
+                "text": remedy.full_text,
+                "commands": list(remedy.commands),
+                "changes_system": remedy.changes_system,
+            }
             for remedy in finding.remedies
         ],
     }

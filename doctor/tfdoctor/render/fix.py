@@ -6,7 +6,7 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Severity
@@ -135,7 +135,7 @@ def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, m
     for remedy in remedies[: None if verbose else 1]:
         _print_text(out, remedy.text, max_lines)
         _print_commands(out, remedy.commands, max_lines)
-        notes = [describe_undo_rights(remedy), f"No root? {ROOT_NOTE}" if needs_root(remedy) else ""]
+        notes = [describe_undo_with_root_note(remedy), f"No root? {ROOT_NOTE}" if needs_root(remedy) else ""]
         for text in filter(None, notes):
             print_hanging(out, Text("          "), text)
 
@@ -164,7 +164,7 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
         shown_commands.append(command)
     for is_script_line, lines in groupby(shown_commands, lambda text: text.startswith(("+ ", "- "))):
         if not is_script_line:
-            print_commands(out, lines, 12, broken=True)
+            print_commands(out, lines, 12, with_continuations=True)
             continue
         for line in lines:  # lines to add to a script or to remove from it, not commands
             print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
@@ -192,7 +192,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
         if count and not asks_next:
             fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
             out.print(Text("To have it done:"))
-            print_commands(out, [fix_command], 4, style="bold", broken=True)
+            print_commands(out, [fix_command], 4, style="bold", with_continuations=True)
         if count:
             print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
         return

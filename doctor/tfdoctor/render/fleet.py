@@ -87,7 +87,7 @@ def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
         *(value for _, value in fleet.common),
         *(text for group in fleet.groups for values in group.differs.values() for text in values),
     ]
-    redacted = redactor.texts(texts)
+    redacted = redactor.redact_texts(texts)
     return replace(
         fleet,
         hosts=tuple(replace(item, why=redacted[item.why]) for item in fleet.hosts),

@@ -34,28 +34,28 @@ def render_dry_run(
     notes: Sequence[str],
     commands: Sequence[tuple[str, Sequence[str]]],
     *,
-    whole: bool = True,
+    complete: bool = True,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the plan and its commands. Unless `whole` is set, the text is shortened to one screen.
+    """Return the plan and its commands. Unless `complete` is set, the text is shortened to one screen.
 
     `commands` has (purpose, arguments) for each command.
     """
     for with_commands in (True, False):
         out = Page(width, coloured=colour)
-        print_option(out, option, whole=whole)
+        print_option(out, option, complete=complete)
         out.print()
         for note in notes:
             text = clean_line(note, limit=4000)
-            print_hanging(out, Text(""), text if whole else shorten_text(text, width, 2))
+            print_hanging(out, Text(""), text if complete else shorten_text(text, width, 2))
         print_hanging(out, Text(""), f"Nothing was changed. This would be {clean_line(folder)}, made with:")
         _print_steps(out, commands, with_commands=with_commands)
-        if whole:
+        if complete:
             break
         out.print()
         print_hanging(out, Text(""), "No root needed. To undo it:")
-        print_commands(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, broken=True)
+        print_commands(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, with_continuations=True)
         print_more_commands(out, "More", [("-v", "all parts and commands")])
         if out.height <= SCREEN_LINES:
             break
@@ -70,7 +70,7 @@ def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, wi
             print_hanging(out, Text("  # "), clean_line(purpose))
         last_purpose = purpose
         if with_commands:
-            print_commands(out, [shlex.join(arguments)], 4, broken=True)
+            print_commands(out, [shlex.join(arguments)], 4, with_continuations=True)
 
 
 def render_installed(
@@ -86,7 +86,9 @@ def render_installed(
         return f"{text}The environment is right. {_describe_problem(report)}\nMore:       tfdoctor check --python {quoted}\n"
     is_short = is_correct and usable and not verbose
     typed = f"tfdoctor check --python {quoted}"
-    text += render_report(report, verbose=verbose, quiet=is_short, typed=typed, width=width, colour=colour)
+    text += render_report(
+        report, verbose=verbose, quiet=is_short, check_command=typed, width=width, colour=colour
+    )
     warnings = [warning for warning in report.findings if warning.severity is Severity.WARNING]
     if is_short and warnings:
         text += "".join(f"Note:       {clean_line(warning.title)} [{warning.code}]\n" for warning in warnings)

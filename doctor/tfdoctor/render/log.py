@@ -45,7 +45,7 @@ def render_log(
     out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
-    print_log_verdict(out, report, whole=verbose)
+    print_log_verdict(out, report, complete=verbose)
     if not quiet:
         _print_devices(out, report)
         _print_processes(out, report)

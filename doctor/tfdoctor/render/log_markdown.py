@@ -54,7 +54,7 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
         match = _HOST_LIKE_LABEL.fullmatch(process.label)
         for name in match.groups() if match is not None else ():
             redactor.learn(name or "", "container_name")
-    return _change_report(report, redactor.texts(texts).__getitem__)
+    return _change_report(report, redactor.redact_texts(texts).__getitem__)
 
 
 def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:

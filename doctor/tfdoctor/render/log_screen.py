@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
-from tfdoctor.causes.codes import HARMLESS, MISREAD
+from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
+from tfdoctor.causes.codes import HARMLESS, MISLEADING
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.paragraphs import (
@@ -24,7 +24,7 @@ from tfdoctor.render.paragraphs import (
     shorten_text,
     truncate_text,
 )
-from tfdoctor.render.screen import NARROW, ROOT_NOTE, format_count, print_more_commands
+from tfdoctor.render.screen import MIN_WIDE_COLUMNS, ROOT_NOTE, format_count, print_more_commands
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ NO_SUCH_FILE = re.compile(
     r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
 )
 """Matches the end of a message about a library that was not found."""
-LABELS = {HARMLESS: "Harmless", MISREAD: "Easily misread"}
+LABELS = {HARMLESS: "Harmless", MISLEADING: "Easily misread"}
 """The label of a note, by the code of its finding."""
 SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 """Matches the name and the value of LD_LIBRARY_PATH at the end of a message about a missing library."""
@@ -56,7 +56,7 @@ def render_log_screen(
 
     With `heading`, it begins with the name of the log.
     """
-    for level in range(6 if width >= NARROW else 3):
+    for level in range(6 if width >= MIN_WIDE_COLUMNS else 3):
         out = Page(width, coloured=colour)
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
@@ -83,7 +83,7 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
                 out, root.evidence, (4, 4, 3, 2, 2, 1)[level], screen_lines=(2, 2, 2, 1, 1, 1)[level]
             )
         out.print()
-        max_lines = (3, 3, 3, 2, 2, 2)[level] * (1 if out.width >= NARROW else 2)
+        max_lines = (3, 3, 3, 2, 2, 2)[level] * (1 if out.width >= MIN_WIDE_COLUMNS else 2)
         print_labelled(
             out,
             "Why",
@@ -97,7 +97,7 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
     out.print()
     notes = [item for item in report.findings if item is not root]
     for note in notes:
-        if level >= 3 and note.code != MISREAD and note.severity < Severity.ERROR:
+        if level >= 3 and note.code != MISLEADING and note.severity < Severity.ERROR:
             continue
         error_label = f"Also: {clean_line(note.title)}" if note.severity >= Severity.ERROR else note.title
         text = f"{LABELS.get(note.code, error_label)}: {clean_line(note.explanation, limit=2000)}"
@@ -107,8 +107,8 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
     _print_footer(out, report, max_remedies)
 
 
-def print_log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
-    """Print whether the GPU was used and, if not, why. With `whole`, the text is not shortened."""
+def print_log_verdict(out: Page, report: LogReport, *, complete: bool = False) -> None:
+    """Print whether the GPU was used and, if not, why. With `complete`, the text is not shortened."""
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
@@ -116,7 +116,7 @@ def print_log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> N
         mark, style = "!", "yellow"
     code = f" [{report.root.code}]" if report.root is not None else ""
     text = clean_line(report.headline, limit=1000)
-    text = text if whole else shorten_text(text, out.width - 2, 3 if out.width >= NARROW else 6)
+    text = text if complete else shorten_text(text, out.width - 2, 3 if out.width >= MIN_WIDE_COLUMNS else 6)
     print_hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
 
 
@@ -217,8 +217,8 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
 def _print_remedy(out: Page, remedy: Remedy, label: str, *, main: bool) -> None:
     """Print a remedy. `main` says whether it is the first remedy with commands, which most users follow."""
     print_labelled(out, label, shorten_text(capitalize_remedy(remedy.text), out.width - LABEL_COLUMNS, 2))
-    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if main else "", broken=True)
-    if main and (undo_text := describe_undo_rights(remedy)):
+    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if main else "", with_continuations=True)
+    if main and (undo_text := describe_undo_with_root_note(remedy)):
         print_labelled(out, "", undo_text)
     if main and needs_root(remedy):
         print_labelled(out, "No root?", ROOT_NOTE)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from tfdoctor.plan.overview import Overview
     from tfdoctor.plan.release_sheet import Sheet
 
-NARROW = 70
+MIN_TABLE_COLUMNS = 70
 """Below this width in columns, an entry is a paragraph instead of a table row."""
-WIDE = 124
+MIN_WIDE_TABLE_COLUMNS = 124
 """From this width in columns on, the table has all columns."""
 MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
@@ -120,10 +120,17 @@ def render_rows(
         out.print(Text(note))
         out.print()
     if with_gpu:
-        if width < NARROW:
+        if width < MIN_TABLE_COLUMNS:
             _print_paragraphs(out, with_gpu, gpu_requested=gpu_requested, windows=windows)
         else:
-            out.print(_make_table(with_gpu, gpu_requested=gpu_requested, windows=windows, wide=width >= WIDE))
+            out.print(
+                _make_table(
+                    with_gpu,
+                    gpu_requested=gpu_requested,
+                    windows=windows,
+                    wide=width >= MIN_WIDE_TABLE_COLUMNS,
+                )
+            )
     if without_gpu:
         if with_gpu:
             out.print()
@@ -131,7 +138,12 @@ def render_rows(
         heading = Text(f"Without GPU code{system_text}: ", style="bold")
         out.print(heading.append_text(Text(_format_packages(without_gpu), style="")))
     out.print()
-    _print_legend(out, with_gpu, gpu_requested=gpu_requested, wide=not NARROW <= width < WIDE)
+    _print_legend(
+        out,
+        with_gpu,
+        gpu_requested=gpu_requested,
+        wide=not MIN_TABLE_COLUMNS <= width < MIN_WIDE_TABLE_COLUMNS,
+    )
     count_text = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
     out.print(Text(f"{count_text} `tfdoctor matrix --tf VERSION` shows one."))
     if older:
@@ -175,7 +187,7 @@ def _print_minors(
         )
         for minor in shown_minors
     ]
-    if out.width < NARROW:
+    if out.width < MIN_TABLE_COLUMNS:
         for span, python, cuda, cudnn, driver, cards, command in rows:
             parts = f"Python {python}, CUDA {cuda}, cuDNN {cudnn}, driver {driver}, {cards}: {command}"
             print_hanging(out, Line(f"{span}  ", style="bold"), parts)
@@ -210,7 +222,7 @@ def _print_minors(
     )
 
 
-def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
+def render_no_match(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
     """Return the message for a request that no release satisfies."""
     out = Page(width, coloured=colour)
     out.print(Line("No TensorFlow release fits all of this.", style="bold"))
@@ -279,7 +291,9 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
     return table
 
 
-def _print_paragraphs(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: bool) -> None:
+def _print_paragraphs(
+    out: Console, groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: bool
+) -> None:
     for group in groups:
         row = group.first
         release = row.release
@@ -461,7 +475,7 @@ def _print_sheet(
             for command in sheet.remedies[step_index].commands
             if not command.startswith("tfdoctor check")
         ]
-        print_commands(out, commands, 4, style="bold", broken=True)
+        print_commands(out, commands, 4, style="bold", with_continuations=True)
 
 
 def _list_main_problems(sheet: Sheet) -> list[Problem]:

@@ -38,7 +38,7 @@ SCREEN_LINES = 22
 """The lines of a standard terminal (24), without the line of the command and that of the next prompt."""
 LABEL_COLUMNS = 12
 """The width of the label before a paragraph, such as "  Fix it    ", in columns."""
-MAX_OVERFLOW = 3
+MAX_OVERFLOW_FACTOR = 3
 """A first sentence is cut only if it needs more than this multiple of the allowed number of lines."""
 MIN_COMMAND_INDENT = 2
 """The smallest indent of a command in columns, unless its words are too wide for that."""
@@ -141,7 +141,7 @@ def shorten_text(text: str, columns: int, lines: int) -> str:
     """Return the text, shortened to `lines` lines of `columns` columns.
 
     The result has as many complete sentences as fit. If the first sentence does not fit, the result has its first
-    clauses. If no clause fits either, the first sentence may take up to `MAX_OVERFLOW` times the lines, because
+    clauses. If no clause fits either, the first sentence may take up to `MAX_OVERFLOW_FACTOR` times the lines, because
     its end may be the important part. A longer sentence is cut.
     """
     text = adapt_commands(text)
@@ -155,7 +155,7 @@ def shorten_text(text: str, columns: int, lines: int) -> str:
         if result and result.count("(") == result.count(")"):
             return result if pattern is _SENTENCE else f"{result.rstrip(';:')}."
     first = _SENTENCE.split(text)[0]
-    if len(_find_breaks(first, columns)) < MAX_OVERFLOW * lines:
+    if len(_find_breaks(first, columns)) < MAX_OVERFLOW_FACTOR * lines:
         return first
     breaks = _find_breaks(text, columns)
     result = text[: breaks[lines - 1]].rstrip()
@@ -241,13 +241,13 @@ def _break_command(line: str, width: int) -> list[str]:
 
 
 def print_commands(
-    out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "", broken: bool = False
+    out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "", with_continuations: bool = False
 ) -> None:
     """Print commands so that they can be copied.
 
-    With `broken`, long commands are continued on the next line with a backslash; otherwise each stays on one line.
+    With `with_continuations`, long commands are continued on the next line with a backslash; otherwise each stays on one line.
     """
-    for line in format_commands(commands, indent, out.width if broken else None):
+    for line in format_commands(commands, indent, out.width if with_continuations else None):
         out.print(Text(line, style=style), wrap=False)
 
 

@@ -17,7 +17,7 @@ from tfdoctor.render.paragraphs import (
     shorten_text,
     truncate_text,
 )
-from tfdoctor.render.screen import NARROW, format_count, print_more_commands
+from tfdoctor.render.screen import MIN_WIDE_COLUMNS, format_count, print_more_commands
 from tfdoctor.text import clean_line, join_words, upper_first
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def render_recommendation(
     """
     # (largest number of options or reasons, largest number of lines of a caveat)
     levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
-    for max_items, lines in levels if width >= NARROW else levels[:1]:
+    for max_items, lines in levels if width >= MIN_WIDE_COLUMNS else levels[:1]:
         out = Page(width, coloured=colour)
         print_hanging(out, Text(""), _describe_host(recommendation.host))
         out.print()
@@ -59,8 +59,10 @@ def render_recommendation(
                     out.print()
                 _print_option(out, option, index)
         else:
-            if width >= WIDE:
-                _print_table(out, recommendation.options[:max_items], lines, any_card=not recommendation.host.cards)
+            if width >= MIN_TABLE_COLUMNS:
+                _print_table(
+                    out, recommendation.options[:max_items], lines, any_card=not recommendation.host.cards
+                )
             else:
                 for index, option in enumerate(recommendation.options[:max_items]):
                     _print_brief_option(out, option, index, lines, any_card=not recommendation.host.cards)
@@ -78,11 +80,11 @@ def _print_cpu_option(out: Page, remedy: Remedy, mark: str) -> None:
     print_hanging(
         out, Text(mark, style="green" if mark.strip() else ""), clean_line(remedy.text), style="bold"
     )
-    print_commands(out, remedy.commands, 4, style="bold", broken=True)
+    print_commands(out, remedy.commands, 4, style="bold", with_continuations=True)
     out.print()
 
 
-WIDE = 70
+MIN_TABLE_COLUMNS = 70
 """From this width in columns on, the options are printed as a table."""
 COMMAND_LABEL_COLUMNS = 16
 """The width of the label before an option's command, such as "  No container  ", in columns."""
@@ -169,7 +171,7 @@ def _print_brief_option(out: Page, option: Option, index: int, lines: int, *, an
     """
     _print_title(out, option, index)
     style = "" if index else "bold"
-    print_commands(out, option.commands, 4, style=style, broken=True)
+    print_commands(out, option.commands, 4, style=style, with_continuations=True)
     if not index:
         print_hanging(out, Text("  Has   "), _describe_contents(option))
     for note in _list_caveats(option, any_card=any_card):
@@ -209,9 +211,9 @@ MAX_PARTS = 4
 """The largest number of parts in a shortened option."""
 
 
-def print_option(out: Page, option: Option, *, whole: bool) -> None:
-    """Print an option without its commands, for `--dry-run`. Unless `whole` is set, shorten it."""
-    if whole:
+def print_option(out: Page, option: Option, *, complete: bool) -> None:
+    """Print an option without its commands, for `--dry-run`. Unless `complete` is set, shorten it."""
+    if complete:
         _print_option(out, option, 0, commands=False)
         return
     _print_title(out, option, 0)
@@ -342,12 +344,12 @@ def _print_conflict(
                     out, Text("  But   "), text if verbose else shorten_text(text, out.width - 8, 1)
                 )
         style = "" if number else "bold"
-        print_commands(out, suggestion.option.commands, 8, style=style, broken=not verbose)
+        print_commands(out, suggestion.option.commands, 8, style=style, with_continuations=not verbose)
     for build in recommendation.conflict.arm64_builds:
         out.print()
         text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
         print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
-        print_commands(out, (build.command,), 8, broken=not verbose)
+        print_commands(out, (build.command,), 8, with_continuations=not verbose)
     if recommendation.without_gpu is not None:
         out.print()
         _print_cpu_option(out, recommendation.without_gpu, "  ")

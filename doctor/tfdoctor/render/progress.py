@@ -76,7 +76,7 @@ class _AnimatedProgress(_LineProgress):
         super().__init__(verbose=verbose)
         from rich.live import Live
 
-        self._console = ERR.console()
+        self._console = ERR.make_console()
         self._live_display = Live(console=self._console, refresh_per_second=8, transient=True)
         self._live_display.start()
         self._step = ""
@@ -122,7 +122,9 @@ class _AnimatedProgress(_LineProgress):
     def _mark_failed(self, step: str) -> None:
         if self._step:
             number = self._step.partition(" ")[0]
-            self._finish_step(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")
+            self._finish_step(
+                f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red"
+            )
 
     def _finish_step(self, text: str, style: str) -> None:
         self._print(text, style)
@@ -150,16 +152,16 @@ class _AnimatedProgress(_LineProgress):
 
 
 @contextlib.contextmanager
-def open_progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
+def open_progress(*, quiet: bool, verbose: bool = False, animated: bool = True) -> Iterator[Progress]:
     """Yield a progress display.
 
-    With `quiet`, it prints no progress. With `moving`, it is animated on a terminal, which other output would
+    With `quiet`, it prints no progress. With `animated`, it is animated on a terminal, which other output would
     disturb. Otherwise it prints plain lines.
     """
     display: _QuietProgress
     if quiet:
         display = _QuietProgress(verbose=verbose)
-    elif moving and ERR.is_terminal:
+    elif animated and ERR.is_terminal:
         display = _AnimatedProgress(verbose=verbose)
     else:
         display = _LineProgress(verbose=verbose)
@@ -208,7 +210,7 @@ def _open_bar(name: str) -> Iterator[Callable[[int, int], None]]:
         TaskProgressColumn(),
         DownloadColumn(),
     )
-    with Bar(*columns, console=ERR.console(), transient=True, auto_refresh=False) as bar:
+    with Bar(*columns, console=ERR.make_console(), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(clean_line(name, limit=40), total=None)
 
         def update(bytes_read: int, total_bytes: int) -> None:

@@ -33,16 +33,16 @@ def render_report(
     width: int = 80,
     colour: bool = False,
     fix: Offer | None = None,
-    typed: str = "tfdoctor check",
+    check_command: str = "tfdoctor check",
 ) -> str:
     """Return the report as text, at most `width` columns wide.
 
     The text is shortened to one screen, but `verbose` prints everything and `quiet` only the verdict. `fix` is the
-    offer to fix the environment, and `typed` the command that made the report. Commands can be copied: they are not
+    offer to fix the environment, and `check_command` the command that made the report. Commands can be copied: they are not
     wrapped, but on one screen they may be continued with backslashes.
     """
     if not (verbose or quiet):
-        return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
+        return render_screen(report, fix=fix, check_command=check_command, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if quiet:
         print_verdict(out, report)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, format_mark
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_TEXT_LINES",
+    "MIN_WIDE_COLUMNS",
     "NAME_COLUMNS",
-    "NARROW",
     "ROOT_NOTE",
     "UNDO_NOTE",
     "format_count",
@@ -54,9 +54,9 @@ MAX_COMMAND_CHARS = 28
 
 A longer command is replaced by "the same with", because the user still sees it above the output.
 """
-NARROW = 60
+MIN_WIDE_COLUMNS = 60
 """Below this width in columns, a text may take twice as many lines."""
-ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
+ALL, SHORT_HEADING, GOOD_AREAS_ON_ONE_LINE, FEW_COMMANDS, SHORT_REASON, NO_EMPTY_LINES = LEVELS = range(6)
 """The levels of shortening. Each level leaves out more than the one before it, so that the text fits on a screen."""
 TENSORFLOW_AREAS = ("CUDA", "cuDNN", "Loader")
 """The areas that are examined only if TensorFlow is installed."""
@@ -67,16 +67,16 @@ MAX_TEXT_LINES = 3
 
 
 def render_screen(
-    report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
+    report: Report, *, fix: Offer | None, check_command: str, width: int = 80, colour: bool = False
 ) -> str:
     """Return the report on one screen.
 
     `fix` is the offer to fix the environment, and `typed` the command that made the report; hints add `-v` to it.
     """
-    typed = typed if len(typed) <= MAX_COMMAND_CHARS else "the same with"
-    for level in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
+    check_command = check_command if len(check_command) <= MAX_COMMAND_CHARS else "the same with"
+    for level in LEVELS if width >= MIN_WIDE_COLUMNS else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
-        _print_report(out, report, fix, typed, level)
+        _print_report(out, report, fix, check_command, level)
         if out.height <= SCREEN_LINES:
             break
     return out.text
@@ -85,7 +85,7 @@ def render_screen(
 def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
     """Print the report, shortened to a level."""
     main = report.main_finding
-    print_heading(out, report, short=level >= ONE_HEADING)
+    print_heading(out, report, short=level >= SHORT_HEADING)
     print_verdict(out, report)
     if main is not None and main is not report.root_finding and report.verdict.gpu_usable is not None:
         status = SEVERITY_STATUS[main.severity]
@@ -93,12 +93,15 @@ def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, leve
     if main is not None:
         out.print()
         print_reason(
-            out, main.explanation, lines=MAX_TEXT_LINES if level < SHORT else 2, dense=level >= DENSE
+            out,
+            main.explanation,
+            lines=MAX_TEXT_LINES if level < SHORT_REASON else 2,
+            dense=level >= NO_EMPTY_LINES,
         )
         fix_for_main = fix if fix is not None and any(finding is main for finding in fix.findings) else None
         print_main_remedy(out, main, fix_for_main, typed, is_short=level >= FEW_COMMANDS)
     out.print()
-    _print_areas(out, report, one_line=level >= GOOD_ON_ONE)
+    _print_areas(out, report, one_line=level >= GOOD_AREAS_ON_ONE_LINE)
     _print_failed_checks(out, report)
     _print_observed(out, report)
     out.print()
@@ -139,14 +142,14 @@ def print_verdict(out: Page, report: Report) -> None:
 def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
     """Print the reason, shortened to `lines` lines, followed by an empty line unless `dense` is set."""
     columns = out.width - LABEL_COLUMNS
-    lines = lines if out.width >= NARROW else 2 * lines
+    lines = lines if out.width >= MIN_WIDE_COLUMNS else 2 * lines
     print_labelled(out, "Why", shorten_text(clean_line(text, limit=3000), columns, lines))
     if not dense:
         out.print()
 
 
 def print_main_remedy(
-    out: Page, finding: Finding, fix: Offer | None, typed: str, *, is_short: bool = False
+    out: Page, finding: Finding, fix: Offer | None, check_command: str, *, is_short: bool = False
 ) -> None:
     """Print the remedy, how to undo it, and an alternative for users without root.
 
@@ -173,7 +176,7 @@ def print_main_remedy(
                 "By hand",
                 shorten_text(capitalize_remedy(fix_remedy.by_hand), out.width - LABEL_COLUMNS, 2),
             )
-            print_labelled(out, "", f"What to type for that: {typed} -v")
+            print_labelled(out, "", f"What to type for that: {check_command} -v")
         return
     if not finding.remedies:
         return
@@ -183,14 +186,14 @@ def print_main_remedy(
     lines_of_commands = list(format_commands(commands, LABEL_COLUMNS, out.width))
     if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = _select_commands(commands, out.width)
-        print_commands(out, commands, LABEL_COLUMNS, style="bold", broken=True)
-        print_labelled(out, "", f"The rest: {typed} -v")
+        print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
+        print_labelled(out, "", f"The rest: {check_command} -v")
     else:
-        print_commands(out, commands, LABEL_COLUMNS, style="bold", broken=True)
-    if undo_text := describe_undo_rights(first):
+        print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
+    if undo_text := describe_undo_with_root_note(first):
         print_labelled(out, "", undo_text)
     if needs_root(first):
-        _print_alternative(out, finding, typed)
+        _print_alternative(out, finding, check_command)
 
 
 def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
@@ -291,7 +294,7 @@ def _print_failed_checks(out: Page, report: Report) -> None:
         print_hanging(
             out,
             format_mark(Status.UNKNOWN),
-            shorten_text(text, out.width - 2, 2 if out.width >= NARROW else 4),
+            shorten_text(text, out.width - 2, 2 if out.width >= MIN_WIDE_COLUMNS else 4),
         )
 
 

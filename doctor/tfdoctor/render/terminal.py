@@ -104,7 +104,7 @@ class Terminal:
             text = text.translate(ASCII_REPLACEMENTS).encode(encoding, "replace").decode(encoding)
         stream.write(text)
 
-    def console(self) -> Console:
+    def make_console(self) -> Console:
         """Return a Rich console that writes to the stream, for animations. It takes text literally."""
         from rich.console import Console
 

@@ -26,7 +26,7 @@ __all__ = [
     "make_junit_xml",
     "make_simulation_json",
     "make_verification_json",
-    "render_end",
+    "render_result",
     "render_simulation",
     "render_stage",
 ]
@@ -58,7 +58,7 @@ def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> s
     return out.text
 
 
-def render_end(
+def render_result(
     verification: Verification,
     *,
     verbose: bool = False,
@@ -79,7 +79,11 @@ def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet
     """Print the result, with the reason in at most `lines` lines."""
     status = {True: "passed", False: "failed", None: "skipped"}[verification.ok]
     mark, style = MARKS[status]
-    cause = f" [{verification.cause.value}]" if verification.cause is not None and verification.ok is False else ""
+    cause = (
+        f" [{verification.cause.value}]"
+        if verification.cause is not None and verification.ok is False
+        else ""
+    )
     if not quiet:
         out.print()
     print_hanging(

@@ -203,13 +203,19 @@ def _describe_missing(facts: Facts, names: Sequence[str]) -> list[str]:
         missing = resolution.really_missing if resolution is not None else ()
         dependencies = [dependency for dependency in missing if dependency != name]
         descriptions.update(
-            {f"{name} (it needs {dependency})": None for dependency in dependencies} if dependencies else {name: None}
+            {f"{name} (it needs {dependency})": None for dependency in dependencies}
+            if dependencies
+            else {name: None}
         )
     return list(descriptions)
 
 
 def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
-    name = next((soname for soname in build.required if soname.startswith("libcudnn")), None) if build is not None else None
+    name = (
+        next((soname for soname in build.required if soname.startswith("libcudnn")), None)
+        if build is not None
+        else None
+    )
     loader = value_of(facts.loader)
     if name is None or loader is None:
         return Status.UNKNOWN, ("nothing asks for it",)

@@ -182,7 +182,7 @@ def _make_verdict(
 def _make_absent_verdict(root: Finding | None) -> Verdict:
     """Return the verdict for a Python without TensorFlow.
 
-    `gpu_usable` is False if the root finding would stop any TensorFlow from using a GPU, and None otherwise.
+    Its `gpu_usable` is False if the root finding would stop any TensorFlow from using a GPU, and None otherwise.
     """
     absent = "TensorFlow is not installed in this Python"
     if root is None or find_area(root) == TENSORFLOW:

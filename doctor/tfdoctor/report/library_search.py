@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.facts.loading import FoundElsewhere, LoaderFacts, Resolution
 
-__all__ = ["File", "FileOutcome", "Search", "list_search_folders", "list_searches"]
+__all__ = ["FileOutcome", "LibraryFile", "Search", "list_search_folders", "list_searches"]
 
 
 class FileOutcome(str, enum.Enum):
@@ -34,11 +34,11 @@ class FileOutcome(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class LibraryFile:
     """A file that is a candidate for the library."""
 
     path: str
-    fate: FileOutcome
+    outcome: FileOutcome
     note: str
     """The reason for the outcome, or how the loader found the file."""
 
@@ -51,7 +51,7 @@ class Search:
     is_resolved: bool
     text: str
     """A description of the result."""
-    files: tuple[File, ...]
+    files: tuple[LibraryFile, ...]
 
 
 def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -83,7 +83,7 @@ def list_searches(facts: Facts) -> tuple[Search, ...]:
 def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
     """Return the search for a library, with the files that the loader tried, and other candidates."""
     files = [
-        File(
+        LibraryFile(
             candidate.path,
             FileOutcome.UNUSABLE if candidate.problem else FileOutcome.OPENED,
             candidate.problem or candidate.via,
@@ -92,7 +92,7 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
     ]
     if resolution.path is not None and not any(candidate.path == resolution.path for candidate in files):
         files.append(
-            File(
+            LibraryFile(
                 resolution.path, FileOutcome.OPENED if resolution.ok else FileOutcome.UNUSABLE, resolution.via
             )
         )
@@ -107,7 +107,7 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
     return Search(resolution.soname, resolution.ok, _describe_result(loader, resolution), tuple(files))
 
 
-def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
+def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[LibraryFile]:
     """Yield each file that is hidden because an environment variable puts another one before it."""
     seen_paths: set[str] = set()
     for change in loader.without:
@@ -118,7 +118,7 @@ def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
                 and replacement.other not in seen_paths
             ):
                 seen_paths.add(replacement.other)
-                yield File(
+                yield LibraryFile(
                     replacement.other,
                     FileOutcome.HIDDEN,
                     f"{replacement.path} comes before it, by {change.variable}",
@@ -130,13 +130,13 @@ def _is_same_family(library: FoundElsewhere, soname: str) -> bool:
     return parts is not None and library.stem == f"lib{parts[0]}"
 
 
-def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> File:
+def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> LibraryFile:
     origin = f"of {library.package}" if library.package else ""
     if library.name != resolution.soname and not library.name.startswith(f"{resolution.soname}."):
-        return File(library.path, FileOutcome.OTHER_VERSION, f"{resolution.soname} is wanted")
+        return LibraryFile(library.path, FileOutcome.OTHER_VERSION, f"{resolution.soname} is wanted")
     if resolution.ok:
-        return File(library.path, FileOutcome.NOT_CONSIDERED, f"a second copy {origin}".strip())
-    return File(library.path, FileOutcome.NOT_CONSIDERED, origin)
+        return LibraryFile(library.path, FileOutcome.NOT_CONSIDERED, f"a second copy {origin}".strip())
+    return LibraryFile(library.path, FileOutcome.NOT_CONSIDERED, origin)
 
 
 def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:

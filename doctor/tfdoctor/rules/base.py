@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from tfdoctor.advice import build_target
 from tfdoctor.facts import Absent, Known, Unknown, value_of
-from tfdoctor.findings import Cause, Check, Evidence, Finding, Outcome, OutcomeKind
-from tfdoctor.predict import Build, MissingLibrary, describe_build, explain_missing
+from tfdoctor.findings import Cause, Evidence, Finding, Outcome, OutcomeKind, RuleBase
+from tfdoctor.predict import Build, MissingLibrary, describe_build, explain_missing_libraries
 from tfdoctor.predict.failures import list_import_failures
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class RuleContext:
     @cached_property
     def missing_libraries(self) -> tuple[MissingLibrary, ...]:
         """The CUDA libraries that the loader cannot resolve, each with its cause."""
-        return explain_missing(self.facts, self.build) if self.build is not None else ()
+        return explain_missing_libraries(self.facts, self.build) if self.build is not None else ()
 
     @cached_property
     def import_failures(self) -> tuple[ImportFailure, ...]:
@@ -115,7 +115,7 @@ class CouldNotCheck:
     reason: str
 
 
-Need = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
+Prerequisite = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
 """A requirement of a rule (see `shared/prerequisites`).
 
 The function returns None if the requirement is met, else the result of the rule.
@@ -125,7 +125,7 @@ Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 -
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Check):
+class Rule(RuleBase):
     """One rule. The docstring of its module is its documentation (`tfdoctor explain CODE`)."""
 
     code: str
@@ -137,7 +137,7 @@ class Rule(Check):
     """The causes that its findings can have."""
     check: Callable[[RuleContext], Result]
     """The function that applies the rule. It is called only if all of `needs` are met."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Prerequisite, ...] = ()
     """The requirements, in the order in which they are tested. The first one that is not met decides the outcome."""
     area: str = ""
     """The area of its findings; "" means the area of the code's first digit."""
@@ -185,7 +185,7 @@ class Rule(Check):
         return Outcome(self.code, OutcomeKind.CLEAN)
 
 
-def outcome_if_unknown(
+def make_unknown_result(
     fact: Known[Any] | Absent | Unknown, name: str
 ) -> NotApplicable | CouldNotCheck | None:
     """Return the result of a rule that needs this fact; None if the fact is known.

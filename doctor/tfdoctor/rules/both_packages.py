@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
     from tfdoctor.findings import Finding
 
-SAME_FILES = {"tensorflow", "tensorflow-gpu"}
+SAME_FILE_PACKAGES = {"tensorflow", "tensorflow-gpu"}
 """Packages that contain the same files if their versions are equal, in releases with the trait `same-files`."""
 
 
@@ -62,7 +62,7 @@ def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Fin
     build = context.build
     is_serious = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
     have_same_files = (
-        names <= SAME_FILES and len(versions) == 1 and build is not None and build.has("same-files")
+        names <= SAME_FILE_PACKAGES and len(versions) == 1 and build is not None and build.has("same-files")
     )
     is_harmless = have_same_files and not is_serious
     severity = Severity.ERROR if is_serious else Severity.INFO if is_harmless else Severity.WARNING
@@ -103,7 +103,7 @@ def _build_single_package_remedies(
     best = advice.find_best_release(context.target) if release is None else None
     if best is not None:
         text = f"Remove all of them, then install TensorFlow {best.version}, the best for this machine and Python."
-        return [advice.make_replacement(context.target, tuple(names), best, text)]
+        return [advice.make_replacement_remedy(context.target, tuple(names), best, text)]
     if release is None:
         return [
             Remedy(

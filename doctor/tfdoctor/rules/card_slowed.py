@@ -38,7 +38,7 @@ SLOWDOWN_TEXTS = {
 
 hw_slowdown comes last, because it is also active together with either of the two specific hardware reasons.
 """
-LOW_LIMIT_RATIO = 0.8
+MIN_POWER_LIMIT_RATIO = 0.8
 """The rule reports a power limit below this share of the default."""
 
 
@@ -73,7 +73,7 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition
             )
         )
     limit, default = health.power_limit, health.power_default
-    if limit and default and limit < default * LOW_LIMIT_RATIO:
+    if limit and default and limit < default * MIN_POWER_LIMIT_RATIO:
         findings.append(_build_low_limit_finding(context, gpu, limit, default))
     return findings
 

@@ -39,7 +39,7 @@ class SwitchingTool(NamedTuple):
     command: str
 
 
-TOOLS = (
+SWITCHING_TOOLS = (
     SwitchingTool("EnvyControl", "blacklist-nvidia.conf", "envycontrol -s hybrid"),
     SwitchingTool("supergfxctl", "supergfxd.conf", "supergfxctl -m Hybrid"),
     SwitchingTool("system76-power", "system76-power.conf", "system76-power graphics hybrid"),
@@ -74,7 +74,7 @@ def check(context: RuleContext) -> Result:
         explanation = (
             f"{path} says `{line}`: NVIDIA's kernel module is installed, and modprobe may not load it."
         )
-        tool = next((candidate for candidate in TOOLS if path.endswith(f"/{candidate.file}")), None)
+        tool = next((candidate for candidate in SWITCHING_TOOLS if path.endswith(f"/{candidate.file}")), None)
         if tool is not None:
             remedies.append(
                 Remedy(
@@ -135,5 +135,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     short_title="switched off on purpose",
-    needs=(kernels.require_waiting_driver,),
+    needs=(kernels.require_missing_module,),
 )

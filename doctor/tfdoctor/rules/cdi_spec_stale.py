@@ -35,11 +35,11 @@ LIBCUDA_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    if not engine.list_gpu_specs(containers):
+    if not engine.list_gpu_cdi_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return engines.convert_problems(
+    return engines.make_problem_findings(
         RULE,
-        engine_state.find_stale_specs(
+        engine_state.find_cdi_spec_problems(
             containers, _find_common_driver_version(context), advice.get_sudo_prefix(context.target)
         ),
     )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict.failures import find_own_damage
+from tfdoctor.predict.failures import find_tensorflow_damage
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -62,7 +62,7 @@ def check(context: RuleContext) -> Result:
         ]
         for files, build_finding in (
             (truncated, _build_truncated_finding),
-            (not_libraries, _build_foreign_finding),
+            (not_libraries, _build_file_type_finding),
             (resized, _build_size_finding),
         ):
             unreported = [
@@ -102,7 +102,8 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
         reported_paths.update(
-            f"{location}/{item.path}" for item in find_own_damage(python, context.tensorflow, context.compat)
+            f"{location}/{item.path}"
+            for item in find_tensorflow_damage(python, context.tensorflow, context.compat)
         )
     return reported_paths
 
@@ -153,7 +154,7 @@ def _build_truncated_finding(context: RuleContext, owner: Distribution, files: l
     return _build_unusable_finding(context, owner, files, "is truncated", consequence)
 
 
-def _build_foreign_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _build_file_type_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
     """Return the finding about files that are not shared objects for this kind of machine."""
     consequence = ", and what is there is no shared object of this kind of machine: the loader refuses it."
     return _build_unusable_finding(context, owner, files, "is damaged", consequence)

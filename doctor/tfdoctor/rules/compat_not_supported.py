@@ -80,7 +80,7 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    removal = advice.make_matching_removal(context.target, "/compat/", text)
+    removal = advice.make_matching_removal_remedy(context.target, "/compat/", text)
     shadowing = path_shadowing.find_driver_shadowing(context, path)
     if shadowing is not None:
         removal = path_shadowing.make_removal_remedy(context, shadowing)

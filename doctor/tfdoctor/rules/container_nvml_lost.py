@@ -30,8 +30,8 @@ def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
     if engine.get_docker_engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return engines.convert_problems(
-        RULE, engine_state.find_loss_conditions(containers, advice.get_sudo_prefix(context.target))
+    return engines.make_problem_findings(
+        RULE, engine_state.find_gpu_loss_problems(containers, advice.get_sudo_prefix(context.target))
     )
 
 

@@ -146,7 +146,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
     same_version = _find_same_version(context, build)
     if same_version is not None:
         text = f"Install {same_version.package} {same_version.version}, which has GPU code, in its place."
-        return [advice.make_replacement(context.target, (current,), same_version, text)]
+        return [advice.make_replacement_remedy(context.target, (current,), same_version, text)]
     best = advice.find_best_release(context.target)
     if best is None:
         return [advice.make_recommend_remedy()]
@@ -155,7 +155,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
         text = f"Make your own environment with {name}, the best for this machine and Python."
         return [advice.make_release_remedy(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
-    return [replace(advice.make_replacement(context.target, (current,), best, text), steps=())]
+    return [replace(advice.make_replacement_remedy(context.target, (current,), best, text), steps=())]
 
 
 def _find_same_version(context: RuleContext, build: Build) -> Release | None:

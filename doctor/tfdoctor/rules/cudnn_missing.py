@@ -45,7 +45,7 @@ def check(context: RuleContext) -> Result:
         )
     name = missing[0].soname
     remedies = advice.make_library_remedies(context.target, [name])
-    package = context.compat.debian_package_for(name, build.cuda)
+    package = context.compat.find_nvidia_package(name, build.cuda)
     if package is not None and _has_nvidia_repository(context):
         remedies.append(
             Remedy(
@@ -135,7 +135,7 @@ RULE = Rule(
     (Cause.CUDNN_MISSING,),
     check,
     short_title="not installed",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     area=CUDNN,
     fix_order=52,
 )

@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
         if context.select_missing(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
         names = [library.soname for library in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
-        return [path_shadowing.add_shadowing(context, _build_major_finding(context), names)]
+        return [path_shadowing.add_shadowing_explanation(context, _build_major_finding(context), names)]
     resolution = next(
         (candidate for candidate in loader.resolutions if candidate.soname.startswith("libcudnn.")), None
     )
@@ -117,7 +117,7 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     short_title="does not fit this TensorFlow",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     area=CUDNN,
     fix_order=53,
 )

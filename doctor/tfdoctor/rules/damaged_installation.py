@@ -24,8 +24,8 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_registered_only, find_unreadable_package
-from tfdoctor.predict.failures import find_own_damage
+from tfdoctor.predict import find_distributions_without_package, find_unreadable_package
+from tfdoctor.predict.failures import find_tensorflow_damage
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.companions import DAMAGE_TEXTS
 
@@ -44,7 +44,7 @@ def check(context: RuleContext) -> Result:
     if find_unreadable_package(context.facts) is not None:
         return NotApplicable("this user may not read it, which TFD319 explains")
     if isinstance(fact, Absent):
-        distributions = list(find_registered_only(context.facts))
+        distributions = list(find_distributions_without_package(context.facts))
         if not distributions:
             return NotApplicable("TensorFlow is not installed")
         return [_build_missing_package_finding(context, distributions)]
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
         return [_build_missing_files_finding(context)]
-    differences = find_own_damage(python, tensorflow, context.compat)
+    differences = find_tensorflow_damage(python, tensorflow, context.compat)
     if differences:
         return [_build_changed_files_finding(context, differences)]
     if tensorflow.distribution is None and not tensorflow.conda_build:

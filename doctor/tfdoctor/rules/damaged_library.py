@@ -52,9 +52,7 @@ def check(context: RuleContext) -> Result:
     explanation = f"The loader stops at {', '.join(file_names)} when TensorFlow asks for {names}: it takes no other file."
     if causes_crash:
         explanation += " The file is truncated in a way that kills Python with a bus error (SIGBUS)."
-    title = (
-        f"{rejected_files[0].path} {_describe_rejection(rejected_files[0].problem)}: {rejected_files[0].problem}"
-    )
+    title = f"{rejected_files[0].path} {_describe_rejection(rejected_files[0].problem)}: {rejected_files[0].problem}"
     finding = RULE.make_finding(
         libraries[0].cause,
         Severity.ERROR,
@@ -64,7 +62,7 @@ def check(context: RuleContext) -> Result:
         remedies=_build_remedies(context, libraries, rejected_files),
     )
     return [
-        path_shadowing.add_shadowing(
+        path_shadowing.add_shadowing_explanation(
             context, finding, [missing_library.soname for missing_library in libraries], title=title
         )
     ]
@@ -88,7 +86,7 @@ def _build_remedies(
     # a copy is of use only if the loader's results without the variables show what hides it
     is_measured = context.loader is not None and context.loader.without
     copies = [copy for library in libraries for copy in library.elsewhere[:1]] if is_measured else []
-    removal = advice.make_file_removal(context.target, rejected_files, copies)
+    removal = advice.make_file_removal_remedy(context.target, rejected_files, copies)
     if removal is not None and all(library.elsewhere for library in libraries):
         return [removal]
     wheel_paths = [path for path in paths if _is_wheel_file(context, path)]
@@ -99,7 +97,7 @@ def _build_remedies(
     requirements = advice.list_cuda_requirements(context.target, names)
     if len(wheel_paths) == len(paths) and requirements:
         pins = tuple(
-            advice.find_registered_wheel(context.target, requirement) or requirement
+            advice.find_registered_pin(context.target, requirement) or requirement
             for requirement in requirements
         )
         command = advice.format_pip_install(context.target, pins, options="--force-reinstall --no-deps")
@@ -166,7 +164,7 @@ RULE = Rule(
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
     short_title="a damaged library",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     area=LOADER,
     fix_order=40,
 )

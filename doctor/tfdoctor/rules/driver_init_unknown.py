@@ -187,7 +187,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
                 ),
             ],
         )
-    explanation = kernels.explain_by_kernel_log(context)
+    explanation = kernels.explain_from_kernel_log(context)
     if explanation is not None:
         return explanation
     if context.facts.machine.container or context.facts.machine.wsl:

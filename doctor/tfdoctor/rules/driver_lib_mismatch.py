@@ -26,7 +26,7 @@ from tfdoctor.predict import find_kernel_mismatch
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
-NVML_MISMATCH = 18
+NVML_ERROR_MISMATCH = 18
 """NVML's error number for different versions of driver and library."""
 UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
 """The order in which rmmod can remove the modules: each module is used by those before it."""
@@ -73,7 +73,7 @@ def _list_mismatch_evidence(context: RuleContext) -> list[Evidence]:
     driver = context.facts.driver
     nvml, smi = value_of(driver.nvml), value_of(driver.smi)
     evidence = []
-    if nvml is not None and nvml.init == NVML_MISMATCH:
+    if nvml is not None and nvml.init == NVML_ERROR_MISMATCH:
         evidence.append(
             Evidence("nvmlInit", f"{nvml.init_error or 'Driver/library version mismatch'} ({nvml.init})")
         )

@@ -90,7 +90,7 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
         return False
     for device in devices:
         # an unknown GPU counts as so new ("99") that no driver has dropped it
-        branch = context.compat.cards.find_ended(device.compute_capability or "99")
+        branch = context.compat.cards.find_unsupported(device.compute_capability or "99")
         if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
         if drivers.find_code_kind(context, device.compute_capability or "99") != "none":
@@ -170,9 +170,7 @@ def _find_support_problem(
     ]
 
 
-def _find_jit_problem(
-    context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None
-) -> list[Finding]:
+def _find_jit_problem(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> list[Finding]:
     """Return a finding if the driver can run this build's machine code but is too old to compile its PTX.
 
     The PTX is needed only for GPUs without machine code for all kernels.
@@ -248,7 +246,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
         return []
     if cuda is not None and cuda.init in (35, 36):  # the driver library is newer than the kernel module
         return []
-    return advice.suggest_release(context.target, "Use {release}, which this driver can run.")
+    return advice.make_best_release_remedies(context.target, "Use {release}, which this driver can run.")
 
 
 RULE = Rule(

@@ -30,7 +30,7 @@ def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
     if containers.tool("docker") is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.convert_problems(
+    return engines.make_problem_findings(
         RULE, engine_state.find_misconfigurations(containers, advice.get_sudo_prefix(context.target))
     )
 

@@ -27,13 +27,13 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    silence = engine.get_engine_silence(containers)
+    silence = engine.get_unreachable_engine(containers)
     if silence is not None and silence.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
     if silence is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.convert_problems(
-        RULE, engine.find_unreachable_engine(containers, advice.get_sudo_prefix(context.target))
+    return engines.make_problem_findings(
+        RULE, engine.find_connection_problems(containers, advice.get_sudo_prefix(context.target))
     )
 
 

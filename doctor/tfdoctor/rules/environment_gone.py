@@ -91,7 +91,9 @@ def build_restore_remedies(environment: LostEnvironment) -> list[Remedy]:
     for folder in environment.moved_to[:2]:
         quoted_folder = advice.quote(folder)
         remedies += [
-            Remedy(f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted_folder}",)),
+            Remedy(
+                f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted_folder}",)
+            ),
             Remedy(
                 "To use it there, have its scripts written again (its packages stay), and activate it.",
                 (

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, make_unknown_result
 from tfdoctor.rules.shared import prerequisites
 from tfdoctor.text import lazy_pattern
 
@@ -29,7 +29,7 @@ MISSING_GLIBC_ERROR = lazy_pattern(r"version `GLIBC_([\d.]+)'")
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        outcome = outcome_if_unknown(context.facts.loader, "the loader")
+        outcome = make_unknown_result(context.facts.loader, "the loader")
         return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
     failures = [
         (failure, match[1])
@@ -41,7 +41,7 @@ def check(context: RuleContext) -> Result:
     resolution, required = failures[0]
     python, build = context.python, context.build
     installed = python.glibc if python is not None and python.glibc else "an older one"
-    remedies = advice.suggest_release(
+    remedies = advice.make_best_release_remedies(
         context.target, "Install {release}, the best that this system and this Python can load."
     )
     remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {required} or newer."))

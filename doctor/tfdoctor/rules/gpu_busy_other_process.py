@@ -166,7 +166,7 @@ def _build_busy_finding(
     texts = [
         line
         for gpu in busy_gpus
-        for line in (*_list_processes(gpu), *_describe_unlisted_memory(gpu, in_container=in_container))
+        for line in (*_describe_processes(gpu), *_describe_unlisted_memory(gpu, in_container=in_container))
     ]
     processes_text = (
         f" On it: {'; '.join(texts[:MAX_NAMED_PROCESSES])}{' and more' if len(texts) > MAX_NAMED_PROCESSES else ''}."
@@ -204,11 +204,11 @@ def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> st
     )
     if device is None or device.compute_capability is None or len(busy_gpus) > 1:
         return "TensorFlow takes nearly all that is left."
-    reserved = reserve.compute_remaining(device.compute_capability, free)
+    reserved = reserve.compute_reserve(device.compute_capability, free)
     return f"TensorFlow would take nearly all that is left, about {max(free - reserved, 0)} MiB."
 
 
-def _list_processes(gpu: GpuMemory) -> list[str]:
+def _describe_processes(gpu: GpuMemory) -> list[str]:
     """Describe the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
     processes = sorted(gpu.processes, key=lambda item: (item.kind == "G", -(item.used_mib or 0)))
     return [_describe_process(process) for process in processes]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.fit.constraints import find_newest_supported
+from tfdoctor.fit.constraints import find_exceeded_capability
 from tfdoctor.predict import find_cudnn_version
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
     from tfdoctor.predict import Build
 
-CACHE_BYTES = 4294967296
+MAX_CACHE_BYTES = 4294967296
 """The largest value of CUDA_CACHE_MAXSIZE, because the default is too small for TensorFlow's kernels."""
 
 
 def check(context: RuleContext) -> Result:
-    build, devices = require_value(context.build), drivers.list_capable_devices(context)
+    build, devices = require_value(context.build), drivers.list_devices_with_capability(context)
     findings = []
     for capability in dict.fromkeys(device.compute_capability or "" for device in devices):
         same_capability = [device for device in devices if device.compute_capability == capability]
-        finding = _check_capability(context, build, capability, same_capability)
+        finding = _find_capability_problem(context, build, capability, same_capability)
         if finding is not None:
             findings.append(finding)
     return findings
 
 
-def _check_capability(
+def _find_capability_problem(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding | None:
     """Return the finding about the GPUs of one compute capability; None if there is no problem."""
     code = drivers.find_code_kind(context, capability)
-    newest_code = drivers.find_newest_code(context)
+    newest_code = drivers.find_newest_code_capability(context)
     if code == "arch-specific":
         return _build_arch_specific_finding(context, build, capability, devices)
     if code == "none" and newest_code is not None and versions.is_at_least(capability, newest_code):
         return _build_code_gap_finding(context, build, capability, devices)
     if code == "jit":
         return _build_jit_finding(context, build, capability, devices)
-    return _check_cudnn(context, build, capability, devices) if code == "native" else None
+    return _find_cudnn_problem(context, build, capability, devices) if code == "native" else None
 
 
 def _list_known_problems(context: RuleContext, build: Build, capability: str) -> list[Problem]:
@@ -68,7 +68,9 @@ def _list_known_problems(context: RuleContext, build: Build, capability: str) ->
     release = build.release if build.exact else None
     if release is None:
         return []
-    problems = context.compat.problems_of(release.package, release.version, capability=capability, area="gpu")
+    problems = context.compat.list_problems(
+        release.package, release.version, capability=capability, area="gpu"
+    )
     return [
         problem
         for problem in problems
@@ -84,7 +86,7 @@ def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evid
         Evidence(source, f"{drivers.format_device(device)}: compute capability {device.compute_capability}")
         for device in devices
     ]
-    newest_code = drivers.find_newest_code(context)
+    newest_code = drivers.find_newest_code_capability(context)
     if newest_code is not None:
         evidence.append(Evidence("the wheel", f"its newest machine code is for {newest_code}"))
     return evidence
@@ -182,7 +184,7 @@ def _build_jit_finding(
                 *_build_newer_release_remedies(context),
             ],
         )
-    command = f"export CUDA_CACHE_MAXSIZE={CACHE_BYTES}"
+    command = f"export CUDA_CACHE_MAXSIZE={MAX_CACHE_BYTES}"
     cache_remedy = Remedy(
         "Make the cache larger, so that you wait only once, and let the first run finish.", (command,)
     )
@@ -214,7 +216,7 @@ def _describe_library_limit(context: RuleContext, build: Build, capability: str)
     Unlike TensorFlow's kernels, these libraries are not compiled at first use.
     """
     cuda = build.release.cuda if build.release is not None else None
-    newest = find_newest_supported(context.compat, cuda, capability) if cuda is not None else None
+    newest = find_exceeded_capability(context.compat, cuda, capability) if cuda is not None else None
     if newest is None:
         return ""
     return (
@@ -223,7 +225,7 @@ def _describe_library_limit(context: RuleContext, build: Build, capability: str)
     )
 
 
-def _check_cudnn(
+def _find_cudnn_problem(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding | None:
     """Return the finding that cuDNN is too old for these GPUs; None if it is not."""
@@ -258,7 +260,9 @@ def _check_cudnn(
 
 def _build_newer_release_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy to install a release that has code for the GPU."""
-    return advice.suggest_release(context.target, "Install {release}, which has code that this card can run.")
+    return advice.make_best_release_remedies(
+        context.target, "Install {release}, which has code that this card can run."
+    )
 
 
 def _build_native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
@@ -266,7 +270,9 @@ def _build_native_release_remedies(context: RuleContext, capability: str) -> lis
     best = advice.find_best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []
-    return advice.suggest_release(context.target, "Install {release}, which has machine code for the card.")
+    return advice.make_best_release_remedies(
+        context.target, "Install {release}, which has machine code for the card."
+    )
 
 
 RULE = Rule(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    build, devices = require_value(context.build), drivers.list_capable_devices(context)
+    build, devices = require_value(context.build), drivers.list_devices_with_capability(context)
     findings = _find_minimum_problem(context, build, devices)
     supported_devices = [
         device
@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Result:
         if versions.is_at_least(device.compute_capability or "0", build.min_capability)
     ]
     findings += _find_code_gap(context, build, supported_devices)
-    return findings or _check_cudnn(context, supported_devices)
+    return findings or _find_cudnn_problem(context, supported_devices)
 
 
 def _join_gpus(devices: list[CudaDevice]) -> str:
@@ -86,7 +86,7 @@ def _find_minimum_problem(context: RuleContext, build: Build, devices: list[Cuda
 
 def _find_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
     """Return a finding if TensorFlow registers GPUs for which it has no code."""
-    newest_code = drivers.find_newest_code(context)
+    newest_code = drivers.find_newest_code_capability(context)
     gpus = [
         candidate
         for candidate in devices
@@ -163,7 +163,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
 # ---------------------------------------------------------------- cuDNN
 
 
-def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
+def _find_cudnn_problem(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
     """Return a finding if TensorFlow supports GPUs that this cuDNN no longer supports."""
     cudnn, build = find_cudnn_version(context.facts), context.build
     if cudnn is None or build is None:

@@ -27,7 +27,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import (
     explain_disabled_types,
     explain_unknown_flags,
-    find_stopping_variable,
+    find_import_breaking_variable,
     is_hidden_by_environment,
 )
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
@@ -68,9 +68,9 @@ def check(context: RuleContext) -> Result:
         explain_unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     )
     if flags_problem and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_check_xla_flags(context, flags_problem)]
+        return [_build_xla_flags_finding(context, flags_problem)]
     stopping_variable = (
-        find_stopping_variable(context.python, context.build, variables, context.compat)
+        find_import_breaking_variable(context.python, context.build, variables, context.compat)
         if context.build is not None
         else None
     )
@@ -126,7 +126,7 @@ def _build_device_types_finding(context: RuleContext, problem: str) -> Finding:
     )
 
 
-def _check_xla_flags(context: RuleContext, problem: str) -> Finding:
+def _build_xla_flags_finding(context: RuleContext, problem: str) -> Finding:
     """Return the finding that TF_XLA_FLAGS has a flag that TensorFlow does not know."""
     hint = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in problem else ""
     consequence = f"That happens when it lists its devices, the CPU included.{hint}"

@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_foreign_libstdcxx, list_forbidden_files
+from tfdoctor.predict import find_overriding_libstdcxx, list_forbidden_files
 from tfdoctor.predict.imports import choose_object_cause
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
     from tfdoctor.findings import Finding
 
-SYSTEM_PACKAGES = {
+DEBIAN_PACKAGES = {
     "libgomp.so.1": "libgomp1",
     "libstdc++.so.6": "libstdc++6",
     "libgcc_s.so.1": "libgcc-s1",
     "libz.so.1": "zlib1g",
 }
 """Debian and Ubuntu packages of the system libraries that TensorFlow's objects need."""
-COVERED_ERRORS = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
+ERRORS_OF_OTHER_RULES = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
 """Parts of the loader's errors that TFD308 and TFD309 report."""
 
 
@@ -60,7 +60,7 @@ def check(context: RuleContext) -> Result:
     build = context.build
     covered_libraries = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for resolution in context.loader.import_needs:
-        if any(text in resolution.error for text in COVERED_ERRORS) or find_foreign_libstdcxx(
+        if any(text in resolution.error for text in ERRORS_OF_OTHER_RULES) or find_overriding_libstdcxx(
             context.facts, resolution
         ):
             continue
@@ -68,7 +68,9 @@ def check(context: RuleContext) -> Result:
             continue
         if resolution.really_missing and set(resolution.really_missing) <= covered_libraries:
             continue
-        result.append(path_shadowing.add_shadowing(context, _build_library_finding(context, resolution)))
+        result.append(
+            path_shadowing.add_shadowing_explanation(context, _build_library_finding(context, resolution))
+        )
     return result
 
 
@@ -110,7 +112,7 @@ def _build_package_findings(context: RuleContext) -> list[Finding]:
 def _build_library_finding(context: RuleContext, resolution: Resolution) -> Finding:
     """Return the finding about a library that TensorFlow's own objects need and the loader cannot load."""
     missing_names = [name for name in resolution.really_missing if "/" not in name]
-    packages = [SYSTEM_PACKAGES.get(name) for name in missing_names]
+    packages = [DEBIAN_PACKAGES.get(name) for name in missing_names]
     if missing_names and all(packages) and advice.get_package_manager(context.target) == advice.APT:
         remedy = Remedy(
             f"Install the package that provides {', '.join(missing_names)}.",

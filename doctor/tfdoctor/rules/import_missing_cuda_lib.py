@@ -52,7 +52,7 @@ def check(context: RuleContext) -> Result:
         evidence=_list_evidence(context, cuda_names),
         remedies=_build_remedies(context, build, cuda_names),
     )
-    return [path_shadowing.add_shadowing(context, finding)]
+    return [path_shadowing.add_shadowing_explanation(context, finding)]
 
 
 def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence]:
@@ -69,7 +69,9 @@ def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence
                 for other in library.other_versions[:2]
             ]
             evidence += [
-                Evidence(attempt.path, attempt.problem) for attempt in library.resolution.tried if attempt.problem
+                Evidence(attempt.path, attempt.problem)
+                for attempt in library.resolution.tried
+                if attempt.problem
             ]
     return evidence
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND_VARIABLE, find_leader, get_keras_backend, get_path_folder
+from tfdoctor.predict import BACKEND_VARIABLE, find_leading_folder, get_keras_backend, get_path_folder
 from tfdoctor.predict.rehearsal import LEGACY_KERAS_VARIABLE, uses_legacy_keras
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
         ),
         None,
     )
-    if shadow is not None and find_leader(context.facts, get_path_folder(shadow.taken)) is not None:
+    if shadow is not None and find_leading_folder(context.facts, get_path_folder(shadow.taken)) is not None:
         return [_build_hidden_finding(context, shadow)]
     # pre-releases of Keras 3 do not count as Keras 2
     is_keras_2 = (
@@ -116,7 +116,7 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
 def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
     """Return the finding about a module that Python finds before Keras."""
     path = shadow.taken.removesuffix("/__init__.py")
-    leader = find_leader(context.facts, get_path_folder(path))
+    leader = find_leading_folder(context.facts, get_path_folder(path))
     if leader is not None:
         reason = (
             f"{upper_first(variable_origins.format_path_source(context, leader))} {leader.entry} first: "

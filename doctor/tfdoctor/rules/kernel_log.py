@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, make_unknown_result
 from tfdoctor.rules.shared import drivers, kernels, xids
 
 if TYPE_CHECKING:
     from tfdoctor.facts import KernelEvent
 
-OTHER_EVENTS = {
+EVENTS_WITHOUT_XID = {
     "bus-lost": (Cause.NO_DEVICE, "the card has fallen off the bus"),
     "api-mismatch": (
         Cause.DRIVER_LIB_MISMATCH,
@@ -56,7 +56,7 @@ def check(context: RuleContext) -> Result:
     if isinstance(log, Unknown):
         command = "`sudo dmesg | grep -iE 'nvrm|xid'`"
         return CouldNotCheck(f"{log.why}; {command} shows what there is of NVIDIA's driver")
-    outcome = outcome_if_unknown(log, "the kernel's log")
+    outcome = make_unknown_result(log, "the kernel's log")
     if outcome is not None:
         return outcome
     events = kernels.list_kernel_events(context)
@@ -67,7 +67,9 @@ def check(context: RuleContext) -> Result:
     program_events = [item for item in xid_events if item not in fault_events]
     findings = [_build_fault_finding(context, fault_events)] if fault_events else []
     other_events = [
-        item for item in events if item.kind in OTHER_EVENTS and not _is_repeated_by_xid(item, fault_events)
+        item
+        for item in events
+        if item.kind in EVENTS_WITHOUT_XID and not _is_repeated_by_xid(item, fault_events)
     ]
     if other_events:
         findings.append(_build_other_finding(context, other_events))
@@ -120,8 +122,8 @@ def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
     """Return the finding about events without an Xid."""
-    cause = OTHER_EVENTS[events[0].kind][0]
-    meanings = dict.fromkeys(OTHER_EVENTS[event.kind][1] for event in events)
+    cause = EVENTS_WITHOUT_XID[events[0].kind][0]
+    meanings = dict.fromkeys(EVENTS_WITHOUT_XID[event.kind][1] for event in events)
     driver_works = drivers.determine_driver_state(context).works
     present_state = (
         " The driver still shows a card: the fault may concern another card, or may be over."

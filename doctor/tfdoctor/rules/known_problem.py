@@ -37,7 +37,7 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck("this release is not in the table")
     if build.gpu is False:
         return NotApplicable("this TensorFlow has no GPU code")
-    problems = context.compat.problems_of(tensorflow.distribution or "tensorflow", build.version)
+    problems = context.compat.list_problems(tensorflow.distribution or "tensorflow", build.version)
     active_problems = [p for p in problems if not p.told_by_rules and is_problem_present(context, p)]
     return [
         RULE.make_finding(
@@ -101,7 +101,7 @@ def _is_still_present(context: RuleContext, problem: Problem) -> bool:
             if distribution.name.startswith("nvidia-cudnn-")
         ]
         cudnn_versions = [cudnn.version] if cudnn is not None else wheels
-        last_version = context.compat.cudnn_end("5.0", 9)
+        last_version = context.compat.find_cudnn_end("5.0", 9)
         return any(
             versions.is_version(version)
             and last_version is not None

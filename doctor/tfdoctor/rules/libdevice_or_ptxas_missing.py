@@ -94,7 +94,7 @@ def _build_remedies(
     """Return the remedies: install NVIDIA's wheel, or set XLA_FLAGS to an installed toolkit."""
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
-    requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)
+    requirement = next((pin for pin in pins if versions.parse_project_name(pin) == project), project)
     if build.has("libdevice-of-wheels") and project:
         remedies.append(
             Remedy(

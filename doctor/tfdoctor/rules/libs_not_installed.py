@@ -120,6 +120,6 @@ RULE = Rule(
     (Cause.LIBS_NOT_INSTALLED,),
     check,
     short_title="not installed",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     fix_order=51,
 )

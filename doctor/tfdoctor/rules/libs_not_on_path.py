@@ -100,7 +100,7 @@ def build_search_path_remedies(
     """
     folders = list_folders(files)
     remedies: list[Remedy] = []
-    link_remedy = advice.make_runpath_link(context.target, files)
+    link_remedy = advice.make_runpath_link_remedy(context.target, files)
     release_remedy = _build_fixed_release_remedy(context) if prefer_fixed_release else None
     if release_remedy is not None:
         remedies.append(release_remedy)
@@ -145,7 +145,7 @@ RULE = Rule(
     (Cause.LIBS_NOT_ON_PATH,),
     check,
     short_title="not where the loader looks",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     area=LOADER,
     fix_order=55,
 )

@@ -57,7 +57,9 @@ def check(context: RuleContext) -> Result:
         evidence=[line for missing in libraries for line in _list_evidence(missing)],
         remedies=_build_remedies(context, absent_names, libraries, stale_paths),
     )
-    return [path_shadowing.add_shadowing(context, finding, [missing.soname for missing in libraries])]
+    return [
+        path_shadowing.add_shadowing_explanation(context, finding, [missing.soname for missing in libraries])
+    ]
 
 
 def _describe_missing(
@@ -196,7 +198,7 @@ def _build_remedies(
         steps, commands = advice.make_install_steps(context.target, requirements)
         text = f"Install the package that provides {', '.join(absent_names)}."
         return [Remedy(text, (*commands, advice.format_check_command(context.target)), steps=steps)]
-    system_packages = {name: SYSTEM_PACKAGES.get(name) for name in absent_names}
+    system_packages = {name: DEBIAN_PACKAGES.get(name) for name in absent_names}
     if (
         absent_names
         and all(system_packages.values())
@@ -220,7 +222,7 @@ def _build_remedies(
 
 UNDEFINED_SYMBOL = "undefined symbol: "
 """The text before the symbol's name in the loader's error."""
-SYSTEM_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
+DEBIAN_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
 """Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
 
 
@@ -228,7 +230,7 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
     """Return the remedy to remove folders with unusable files from LD_LIBRARY_PATH.
 
     Return None if it is not certain that the loader then finds a usable copy. If the facts show which copy it
-    finds, `add_shadowing` replaces this remedy.
+    finds, `add_shadowing_explanation` replaces this remedy.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
@@ -242,7 +244,7 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
         folder, _, name = path.rpartition("/")
         # The system's own libraries are searched after every folder. For CUDA's, another copy must have been found.
         other_copies = [file for file in loader.found if file.name == name and file.path != path]
-        if folder not in loader.library_path or not (name in SYSTEM_PACKAGES or other_copies):
+        if folder not in loader.library_path or not (name in DEBIAN_PACKAGES or other_copies):
             return None
         folders.append(folder)
         copies += other_copies[:1]
@@ -252,7 +254,7 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
         for variant in loader.without
     ):
         return None  # without the variables, a library would no longer be found
-    return advice.make_folder_removal(
+    return advice.make_folder_removal_remedy(
         context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
@@ -311,7 +313,7 @@ RULE = Rule(
     (Cause.LIBS_TRANSITIVE,),
     check,
     short_title="a library lacks what it needs",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     area=LOADER,
     fix_order=54,
 )

@@ -56,7 +56,9 @@ def check(context: RuleContext) -> Result:
     if main_cause is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
     names = [missing.soname for missing in needed_libraries]
-    other_arch_libraries = [library for library in libraries if library.damaged and not library.other_versions]
+    other_arch_libraries = [
+        library for library in libraries if library.damaged and not library.other_versions
+    ]
     cudas = find_other_cudas(context, libraries)
     cuda_labels = ", ".join(cuda.label for cuda in cudas[:3])
     if len(other_arch_libraries) == len(libraries):
@@ -89,7 +91,7 @@ def check(context: RuleContext) -> Result:
             *_build_other_release_remedy(context, libraries, cudas),
         ],
     )
-    return [path_shadowing.add_shadowing(context, finding, names)]
+    return [path_shadowing.add_shadowing_explanation(context, finding, names)]
 
 
 def _format_cuda_series(context: RuleContext) -> str:
@@ -98,7 +100,7 @@ def _format_cuda_series(context: RuleContext) -> str:
     if build is None or build.cuda is None:
         return "of a different version"
     major = str(versions.major(build.cuda))
-    cuda_versions = [context.compat.cuda_of_soname(name) for name in build.required]
+    cuda_versions = [context.compat.list_cuda_with_soname(name) for name in build.required]
     return (
         major
         if all(major in candidates for candidates in cuda_versions if candidates)
@@ -183,7 +185,7 @@ def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[s
         return toolkit_match[1]
     # the soname of the runtime is the most precise one
     runtime_names = [name for name in names if name.startswith("libcudart.")]
-    candidates = [set(context.compat.cuda_of_soname(name)) for name in runtime_names or names]
+    candidates = [set(context.compat.list_cuda_with_soname(name)) for name in runtime_names or names]
     common_versions = set.intersection(*filter(None, candidates)) if any(candidates) else set()
     return common_versions.pop() if len(common_versions) == 1 else None
 
@@ -298,6 +300,6 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     short_title="a different version is installed",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     fix_order=50,
 )

@@ -22,8 +22,8 @@ import re
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_foreign_libstdcxx
-from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
+from tfdoctor.predict import find_overriding_libstdcxx
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, make_unknown_result
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 MISSING_SYMBOL_ERROR = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
@@ -32,20 +32,14 @@ MISSING_SYMBOL_ERROR = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GL
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        outcome = outcome_if_unknown(context.facts.loader, "the loader")
+        outcome = make_unknown_result(context.facts.loader, "the loader")
         return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
-        other_library = find_foreign_libstdcxx(context.facts, resolution)
+        other_library = find_overriding_libstdcxx(context.facts, resolution)
         match = MISSING_SYMBOL_ERROR.search(resolution.error)
         if match is None and other_library is None:
             continue
-        path = (
-            match["path"]
-            if match is not None
-            else other_library.path
-            if other_library is not None
-            else ""
-        )
+        path = match["path"] if match is not None else other_library.path if other_library is not None else ""
         missing_version = match["version"] if match is not None else "symbols"
         title = (
             f"{path} is too old for this TensorFlow"
@@ -61,14 +55,14 @@ def check(context: RuleContext) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_build_remedies(context, path),
         )
-        return [path_shadowing.add_shadowing(context, finding, title=title)]
+        return [path_shadowing.add_shadowing_explanation(context, finding, title=title)]
     return ()
 
 
 def _build_remedies(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedy: remove the folder from the search path, or else use a newer library."""
     python = context.python
-    removal = advice.make_folder_removal(context.target, (path.rpartition("/")[0],))
+    removal = advice.make_folder_removal_remedy(context.target, (path.rpartition("/")[0],))
     if removal is not None:
         return [removal]
     if python is not None and python.conda_prefix is not None:

@@ -130,5 +130,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     short_title="no module for this kernel",
-    needs=(kernels.require_waiting_driver,),
+    needs=(kernels.require_missing_module,),
 )

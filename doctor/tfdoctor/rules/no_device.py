@@ -86,7 +86,7 @@ def _explain_no_device(context: RuleContext) -> ProblemText:
         _explain_silent_gpus,
         _explain_missing_module,
         _explain_unsupported_gpu,
-        kernels.explain_by_kernel_log,
+        kernels.explain_from_kernel_log,
     ):
         explanation = explain(context)
         if explanation is not None:
@@ -335,7 +335,7 @@ def _explain_unsupported_gpu(context: RuleContext) -> ProblemText | None:
         gpu = drivers.find_gpu(context, pci_gpu)
         if gpu is None:
             continue
-        branch = context.compat.cards.find_ended(gpu.capability)
+        branch = context.compat.cards.find_unsupported(gpu.capability)
         if branch is not None and versions.is_at_least(module.version, branch.first_without):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",

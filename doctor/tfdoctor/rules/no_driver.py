@@ -57,7 +57,7 @@ def check(context: RuleContext) -> Result:
         return [_build_load_finding(context, state.reason, evidence)]
     if failed_lookup.path or any(attempt.problem for attempt in failed_lookup.tried):
         return [
-            path_shadowing.add_shadowing(
+            path_shadowing.add_shadowing_explanation(
                 context, _build_damaged_finding(context, failed_lookup, evidence), ["libcuda.so.1"]
             )
         ]
@@ -264,7 +264,7 @@ def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
     is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.get_sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):
         # an unknown GPU counts as so new ("99") that no driver has dropped it
-        branch = context.compat.cards.find_ended(device.compute_capability or "99")
+        branch = context.compat.cards.find_unsupported(device.compute_capability or "99")
         if branch is not None:
             remedies.append(
                 Remedy(
@@ -293,7 +293,9 @@ def _make_reinstall_remedy(context: RuleContext) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container again; the driver's libraries come from the host.")
     install_remedy = advice.make_driver_remedy(context.target)
-    return Remedy(f"Reinstall the driver. {install_remedy.text}", install_remedy.commands, changes_system=True)
+    return Remedy(
+        f"Reinstall the driver. {install_remedy.text}", install_remedy.commands, changes_system=True
+    )
 
 
 RULE = Rule(

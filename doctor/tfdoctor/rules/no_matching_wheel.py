@@ -31,7 +31,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("a TensorFlow is installed in this Python")
     if context.python is None:
         return CouldNotCheck("this Python did not answer")
-    reason = explain_no_wheel(context)
+    reason = explain_missing_wheel(context)
     if not reason:
         return ()
     python = context.python
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def explain_no_wheel(context: RuleContext) -> str:
+def explain_missing_wheel(context: RuleContext) -> str:
     """Return why no GPU wheel fits this Python; "" if one fits, or if the Python is not known."""
     python = context.python
     if python is None:

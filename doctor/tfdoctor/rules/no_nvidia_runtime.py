@@ -34,8 +34,8 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return engines.convert_problems(
-        RULE, engine.find_engines_lacking_gpus(containers, advice.get_sudo_prefix(context.target))
+    return engines.make_problem_findings(
+        RULE, engine.find_gpu_support_problems(containers, advice.get_sudo_prefix(context.target))
     )
 
 

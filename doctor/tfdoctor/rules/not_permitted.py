@@ -161,7 +161,9 @@ def _build_python_finding(path: str) -> Finding:
     )
 
 
-def _build_error_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+def _build_error_finding(
+    title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]
+) -> Finding:
     return RULE.make_finding(
         Cause.NOT_PERMITTED, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )

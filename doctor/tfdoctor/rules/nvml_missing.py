@@ -23,7 +23,7 @@ from tfdoctor import advice
 from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, lacks_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import NVML_ERROR_UNKNOWN, has_lost_nvml
+from tfdoctor.predict import NVML_ERROR_UNKNOWN, has_lost_devices
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -56,7 +56,7 @@ def check(context: RuleContext) -> Result:
     nvml = value_of(context.facts.driver.nvml)
     if nvml is None:
         return CouldNotCheck(getattr(context.facts.driver.nvml, "why", "NVML was not asked"))
-    if has_lost_nvml(context.facts):
+    if has_lost_devices(context.facts):
         return NotApplicable("the container was cut off from the GPUs, which TFD112 explains")
     if nvml.loaded and nvml.init not in (0, None, NVML_ERROR_MISMATCH):
         return [_build_failure_finding(context, nvml.init or 0, nvml.init_error)]

@@ -35,7 +35,7 @@ LIBRARY_FILE_PATTERN = re.compile(r"\.so(\.\d+)*\Z")
 
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
-    checkers = (_check_log_level, _check_allow_growth, _check_xla_flags, _check_library_path)
+    checkers = (_check_log_level, _check_allow_growth, _find_xla_flags_problem, _check_library_path)
     return [
         *(finding for checker in checkers for finding in checker(context, variables)),
         *_check_late_variables(context),
@@ -131,7 +131,7 @@ def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list
     ]
 
 
-def _check_xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _find_xla_flags_problem(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     """Return a finding if XLA_FLAGS does not begin with a hyphen, so that XLA takes it for a file name."""
     name = "XLA_FLAGS"
     value = variables.get(name, "")

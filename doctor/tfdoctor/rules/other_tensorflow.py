@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import drop_first_tensorflow, find_leader, get_path_folder
+from tfdoctor.predict import drop_first_tensorflow, find_leading_folder, get_path_folder
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
@@ -39,7 +39,7 @@ def check(context: RuleContext) -> Result:
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
     folder, second = get_path_folder(first.package_dir), first.behind
-    leader = find_leader(context.facts, folder)
+    leader = find_leading_folder(context.facts, folder)
     explanation = f"{folder} is before it on Python's path."
     if leader is not None:
         explanation = f"{variable_origins.format_path_source(context, leader)} {folder} first on its path."
@@ -111,7 +111,7 @@ def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None
     )
 
 
-def should_report_other(context: RuleContext) -> bool:
+def should_report_other_tensorflow(context: RuleContext) -> bool:
     """Return whether to report that another TensorFlow comes first, and not the problems of that one."""
     return (
         context.prediction.cause is Cause.SHADOWED_MODULE and drop_first_tensorflow(context.facts) is not None

@@ -20,11 +20,11 @@ from __future__ import annotations
 from tfdoctor.findings import Cause
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
-from tfdoctor.rules.shared.companions import check_companions
+from tfdoctor.rules.shared.companions import make_companion_result
 
 
 def check(context: RuleContext) -> Result:
-    return check_companions(context, RULE, "protobuf")
+    return make_companion_result(context, RULE, "protobuf")
 
 
 RULE = Rule(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts.python import UnusablePython
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_unknown_result
 from tfdoctor.rules.environment_gone import build_restore_remedies
 from tfdoctor.rules.shared import variable_origins
 from tfdoctor.rules.shared.pythons import (
@@ -53,7 +53,7 @@ TITLE_BY_TROUBLE_KIND = {
 def check(context: RuleContext) -> Result:
     fact = context.facts.python
     if not isinstance(fact, UnusablePython) or fact.trouble is None:
-        outcome = outcome_if_unknown(fact, "the Python")
+        outcome = make_unknown_result(fact, "the Python")
         return outcome if isinstance(outcome, CouldNotCheck) else ()
     trouble = fact.trouble
     if trouble.kind == "denied":

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.rehearsal import list_unmet
+from tfdoctor.predict.rehearsal import list_unmet_requirements
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -35,7 +35,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("conda's packages have conda's own requirements")
     conflicts = [
         conflict
-        for conflict in list_unmet(context.python)
+        for conflict in list_unmet_requirements(context.python)
         if conflict.installed_version is not None and conflict.package != "keras"
     ]
     if not conflicts:

@@ -122,5 +122,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     short_title="Secure Boot refuses the module",
-    needs=(kernels.require_waiting_driver,),
+    needs=(kernels.require_missing_module,),
 )

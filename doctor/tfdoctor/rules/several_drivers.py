@@ -127,7 +127,9 @@ def _build_mixed_finding(
         advice.PACMAN: "pacman -Qs nvidia",
     }.get(advice.get_package_manager(context.target) or "")
     if query_command is not None:
-        remedies.append(Remedy("See which package each comes from, and remove all but one.", (query_command,)))
+        remedies.append(
+            Remedy("See which package each comes from, and remove all but one.", (query_command,))
+        )
     return RULE.make_finding(
         Cause.DRIVER_LIB_MISMATCH if is_mixed else Cause.INCONCLUSIVE,
         Severity.WARNING if is_mixed else Severity.INFO,

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import LeadingFolder, find_leader, find_leading_package, get_path_folder
+from tfdoctor.predict import LeadingFolder, find_leading_folder, find_leading_package, get_path_folder
 from tfdoctor.predict.imports import is_tensorflow_shadowed
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
-from tfdoctor.rules.shared.companions import choose_absent_requirement, find_shadowed_companions
+from tfdoctor.rules.shared.companions import choose_missing_requirement, find_shadowed_companions
 from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check(context: RuleContext) -> Result:
         if not failure.shadow:
             continue
         rehearsal, folder = failure.rehearsed, get_path_folder(failure.shadow)
-        leader = find_leader(context.facts, folder)
+        leader = find_leading_folder(context.facts, folder)
         error = f"{rehearsal.error_type}: {rehearsal.error}" if rehearsal.error else ""
         if leader is None:
             name = failure.shadow.rpartition("/")[2].partition(".")[0]
@@ -64,7 +64,9 @@ def check(context: RuleContext) -> Result:
             packages_by_leader.setdefault(leader, []).append(_ShadowedPackage(failure.package, error))
     for companion in find_shadowed_companions(context):
         distribution = find_leading_package(context.facts, companion.package)
-        leader = find_leader(context.facts, distribution.location) if distribution is not None else None
+        leader = (
+            find_leading_folder(context.facts, distribution.location) if distribution is not None else None
+        )
         if leader is not None:
             packages = packages_by_leader.setdefault(leader, [])
             if all(rehearsal.package != companion.package for rehearsal in packages):
@@ -183,14 +185,14 @@ def _make_removal_remedy(
     remaining_names = {
         distribution.name
         for distribution in distributions
-        if find_leader(context.facts, distribution.location) != leader
+        if find_leading_folder(context.facts, distribution.location) != leader
     }
     missing_packages = tuple(
         distribution.package for distribution in packages if distribution.package not in remaining_names
     )
     if not missing_packages or not remedy.commands:
         return remedy
-    requirements = tuple(choose_absent_requirement(context, package) for package in missing_packages)
+    requirements = tuple(choose_missing_requirement(context, package) for package in missing_packages)
     return replace(
         remedy,
         text=f"{remedy.text} This Python has no {' and '.join(missing_packages)} of its own: install it.",

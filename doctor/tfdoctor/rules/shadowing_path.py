@@ -52,7 +52,7 @@ def check(context: RuleContext) -> Result:
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = split_entries("LD_LIBRARY_PATH", value)
     entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    remedy = advice.make_folder_removal(context.target, folders)
+    remedy = advice.make_folder_removal_remedy(context.target, folders)
     if entries_to_remove:
         remaining = [entry for entry in entries if entry not in entries_to_remove]
         text = f"Remove {', '.join(entries_to_remove)} from LD_LIBRARY_PATH where TensorFlow runs."
@@ -111,7 +111,7 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     short_title="older libraries come first",
-    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_lazy_loading),
     area=LOADER,
     fix_order=41,
 )

@@ -176,7 +176,9 @@ def _list_dependents(context: RuleContext, projects: set[str]) -> list[str]:
     return [
         f"{distribution.name} {distribution.version}"
         for distribution in (python.distributions if python is not None else ())
-        if any(versions.project_of(pin) in projects and "extra" not in pin for pin in distribution.pins)
+        if any(
+            versions.parse_project_name(pin) in projects and "extra" not in pin for pin in distribution.pins
+        )
     ]
 
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from tfdoctor.facts import SmiFailure, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.predict import has_lost_nvml
-from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
+from tfdoctor.predict import has_lost_devices
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, make_unknown_result
 from tfdoctor.rules.shared import drivers
 
 DESCRIPTION_BY_FAILURE_KIND = {
@@ -47,11 +47,11 @@ DESCRIPTION_BY_FAILURE_KIND = {
 
 def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
-    if has_lost_nvml(context.facts):
+    if has_lost_devices(context.facts):
         is_harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_build_cut_off_finding(context, is_harmless=is_harmless)]
     fact = context.facts.driver.smi
-    outcome = outcome_if_unknown(fact, "nvidia-smi")
+    outcome = make_unknown_result(fact, "nvidia-smi")
     if outcome is not None:
         return outcome
     failure = value_of(fact)

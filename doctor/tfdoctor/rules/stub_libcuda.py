@@ -86,7 +86,7 @@ def _list_remedies(
     context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, has_driver: bool
 ) -> list[Remedy]:
     sudo, remedies = advice.get_sudo_prefix(context.target), []
-    removal = advice.make_matching_removal(
+    removal = advice.make_matching_removal_remedy(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
     if shadowing is not None:

@@ -21,9 +21,9 @@ from __future__ import annotations
 from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_registered_only, find_unreadable_package
+from tfdoctor.predict import find_distributions_without_package, find_unreadable_package
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.no_matching_wheel import explain_no_wheel
+from tfdoctor.rules.no_matching_wheel import explain_missing_wheel
 from tfdoctor.rules.shared.pythons import (
     describe_python_choice,
     list_other_python_evidence,
@@ -39,11 +39,11 @@ def check(context: RuleContext) -> Result:
         return ()
     if python is None:
         return CouldNotCheck("this Python did not answer")
-    if find_registered_only(context.facts):
+    if find_distributions_without_package(context.facts):
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
     if find_unreadable_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
-    no_wheel_reason, choice = explain_no_wheel(context), context.facts.choice
+    no_wheel_reason, choice = explain_missing_wheel(context), context.facts.choice
     lost_environments = choice.lost if choice is not None else ()
     others_note = (
         "Others that have one are named below."

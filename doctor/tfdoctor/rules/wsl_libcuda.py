@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
     evidence = [Evidence("the loader", state.reason)]
     evidence += [Evidence(path, "is WSL's own") for path in wsl_files[:2]]
     if state.cuda is not None and state.cuda.loaded:
-        return [_build_foreign_finding(context, state.cuda.path or "libcuda.so.1", evidence)]
+        return [_build_linux_driver_finding(context, state.cuda.path or "libcuda.so.1", evidence)]
     return [_build_search_finding(context, evidence) if wsl_files else _build_absent_finding(evidence)]
 
 
@@ -94,7 +94,7 @@ def _build_absent_finding(evidence: list[Evidence]) -> Finding:
     )
 
 
-def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
+def _build_linux_driver_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
     sudo = advice.get_sudo_prefix(context.target)
     removal_commands: tuple[str, ...] = ()
     if advice.get_package_manager(context.target) == advice.APT:

@@ -15,7 +15,7 @@ __all__ = [
     "LOADER_LOG_MODULE",
     "make_loader_environment",
     "make_placement_environment",
-    "open_standard_streams",
+    "replace_unusable_streams",
 ]
 
 LOADER_LOG_MODULE = "dso_loader=3"
@@ -69,7 +69,7 @@ def _show_all_levels(environment: dict[str, str]) -> list[str]:
     return [f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run."]
 
 
-def open_standard_streams() -> None:
+def replace_unusable_streams() -> None:
     """Replace standard streams that are open for the wrong direction with the null device.
 
     They were closed when tfdoctor started, and `cli.stdio.ensure_standard_streams` opened them.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.placement import Placement
 
-__all__ = ["Analyst", "LogAnswer"]
+__all__ = ["LogAnalysis", "LogWorker"]
 
 CHUNK_BYTES = 1 << 20
 PIPE_BYTES = 1 << 18
@@ -40,7 +40,7 @@ MAX_PARTIAL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class LogAnswer:
+class LogAnalysis:
     """The result of the analysis of a program's output."""
 
     report: LogReport
@@ -52,7 +52,7 @@ class LogAnswer:
     """The devices of the operations; None if they were not requested."""
 
 
-class Analyst:
+class LogWorker:
     """A child process that analyzes the program's output.
 
     Sending it data never blocks. Data that do not fit into the pipe are queued. If the queue is full, the oldest data are
@@ -75,7 +75,7 @@ class Analyst:
         """The number of bytes that were dropped from the queue."""
         self._partial = {1: b"", 2: b""}
         self._feed_closed = False
-        self._answer: LogAnswer | None = None
+        self._answer: LogAnalysis | None = None
         self._received = b""
         self._pid = os.fork()
         if self._pid == 0:
@@ -88,7 +88,7 @@ class Analyst:
 
             fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
 
-    def take(self, stream: int, data: bytes) -> None:
+    def queue_output(self, stream: int, data: bytes) -> None:
         """Queue data from standard output (1) or standard error (2).
 
         Only whole lines are sent, so that the streams do not mix within a line.
@@ -156,7 +156,7 @@ class Analyst:
             self._feed_closed = True
             self._queue_chunks.clear()
 
-    def receive(self) -> str | LogAnswer | None:
+    def receive(self) -> str | LogAnalysis | None:
         """Return the next message: a line to print now, or the result. None means that the process ended."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
             data = os.read(self.answer_pipe, CHUNK_BYTES)
@@ -165,11 +165,11 @@ class Analyst:
             self._received += data
         end = 8 + int.from_bytes(self._received[:8], "big")
         message, self._received = pickle.loads(self._received[8:end]), self._received[end:]  # noqa: S301 - written by our own child
-        if isinstance(message, LogAnswer):
+        if isinstance(message, LogAnalysis):
             self._answer = message
         return message  # type: ignore[no-any-return]
 
-    def wait_for_answer(self) -> LogAnswer | None:
+    def wait_for_answer(self) -> LogAnalysis | None:
         """Send the remaining output, and return the result; None if the process died or took too long."""
         with self._lock:
             for partial_line in self._partial.values():
@@ -179,7 +179,9 @@ class Analyst:
         while self._answer is None and (remaining := start_time + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
             if time.monotonic() > start_time + FEED_TIMEOUT_S:
                 self._drop(TAIL_BYTES)
-                self._skipped_lines = min(self._skipped_lines, 1)  # sending millions of empty lines would take too long
+                self._skipped_lines = min(
+                    self._skipped_lines, 1
+                )  # sending millions of empty lines would take too long
             remaining = min(remaining, FEED_TIMEOUT_S)
             to_write = [self._feed] if self._feed >= 0 else []
             readable, writable, _ = select.select([self.answer_pipe], to_write, [], remaining)
@@ -226,7 +228,7 @@ def _send(descriptor: int, message: Any) -> None:
         remaining = remaining[os.write(descriptor, remaining) :]
 
 
-def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bool) -> LogAnswer:
+def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bool) -> LogAnalysis:
     """Return the analysis of the output. Send a line as soon as it shows that TensorFlow gets no GPU."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
@@ -253,14 +255,14 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
         reader = Reader()
         report = diagnose_log(reader.read(pieces), compat, "output")
         operations = reader.finish()
-        era = infer_era(operations.said, compat) if needs_kernels(operations) else None
+        era = infer_era(operations.release_messages, compat) if needs_kernels(operations) else None
         placement_report = evaluate_placement(
             operations, "output", kernels=compat.kernels if era else None, era=era
         )
     else:
         report, placement_report = diagnose_log(pieces, compat, "output"), None
     is_recognized = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return LogAnswer(report, is_recognized or marks.tensorflow, marks.loader, placement_report)
+    return LogAnalysis(report, is_recognized or marks.tensorflow, marks.loader, placement_report)
 
 
 class LogMarks:

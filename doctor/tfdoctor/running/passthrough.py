@@ -368,7 +368,9 @@ class Passthrough:
             return self._program.poll() if self._program is not None else None
         if number == signal.SIGWINCH:
             self._resize()
-            if not self._leader_pid and self._pty >= 0:  # the program's own SIGWINCH came before the size was set
+            if (
+                not self._leader_pid and self._pty >= 0
+            ):  # the program's own SIGWINCH came before the size was set
                 self._send_signal(number)
         elif number == signal.SIGCONT:
             self._continue_program()

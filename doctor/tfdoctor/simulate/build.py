@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, make_install_command
 from tfdoctor.records import dataclass
-from tfdoctor.simulate.compute_libraries import COMMON_LIBRARIES, Compilers, build_computing
+from tfdoctor.simulate.compute_libraries import COMMON_LIBRARIES, Compilers, build_compute_libraries
 from tfdoctor.simulate.sources import COMPUTE_SOURCES, LIBRARIES, PTX_SOURCES, SOURCES
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -115,7 +115,7 @@ def build_software_gpu(
 
         if progress is not None:
             progress.stage("building the software GPU, once: half a minute")
-        return build_computing(run, compilers, folder, libraries, options=COMPUTING_OPTIONS)
+        return build_compute_libraries(run, compilers, folder, libraries, options=COMPUTING_OPTIONS)
 
     names = tuple(dict.fromkeys(("libcuda.so.1", *libraries.sonames, *COMMON_LIBRARIES)))
     sources = tuple(

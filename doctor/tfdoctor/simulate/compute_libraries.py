@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Compilers", "LibrarySet", "build_computing", "make_defines"]
+__all__ = ["Compilers", "LibrarySet", "build_compute_libraries", "make_defines"]
 
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 """The options for C and for C++."""
@@ -67,7 +67,7 @@ def make_defines(libraries: LibrarySet) -> list[str]:
     return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={cudnn_number}"]
 
 
-def build_computing(
+def build_compute_libraries(
     run: Callable[[Sequence[str]], str | None],
     compilers: Compilers,
     folder: Path,

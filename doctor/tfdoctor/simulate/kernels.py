@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts, TensorFlowFacts
     from tfdoctor.system import System
 
-__all__ = ["GpuCode", "read_kernels"]
+__all__ = ["GpuCode", "read_gpu_code"]
 
 READ_TIMEOUT_S = 120.0
 """Time limit for reading all shared objects, which may be a gigabyte on a slow disk."""
@@ -41,7 +41,7 @@ class GpuCode:
     """The reason why they could not be read; "" if they were."""
 
 
-def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> GpuCode:
+def read_gpu_code(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> GpuCode:
     """Read the fat binaries of a TensorFlow in a child process with its Python.
 
     They are in the package's folders, and for conda packages also in lib/libtensorflow*.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
 
-__all__ = ["LABEL", "Simulated", "add_stand_in", "make_simulated", "make_software_variables"]
+__all__ = ["LABEL", "SimulatedGpus", "add_stand_in", "make_simulated", "make_software_variables"]
 
 LABEL = "(simulated)"
 """The suffix of each GPU name, so that the log of a simulation cannot be mistaken for a real one."""
@@ -31,7 +31,7 @@ _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulatedGpus:
     """Simulated GPUs with a simulated driver."""
 
     cards: tuple[HostGpu, ...]
@@ -124,7 +124,7 @@ def parse_memory(card: HostGpu) -> int | None:
 
 def make_simulated(
     compat: Compat, cards: Sequence[HostGpu], *, driver: str | None = None, typed: Sequence[str] = ()
-) -> Simulated:
+) -> SimulatedGpus:
     """Return the simulation of these GPUs.
 
     `driver` is a full version or a branch; None means the newest known driver that supports all of the GPUs. As with
@@ -143,7 +143,7 @@ def make_simulated(
         msg = f"--driver: which CUDA driver {version} speaks is not known: the tables end before it, or begin after it."
         raise UsageError(msg, hint=f"The newest that is known: {_list_drivers(compat)[0]} ({compat.as_of}).")
     refusals = {card: find_driver_refusal(compat, version, card) for card in cards}
-    return Simulated(
+    return SimulatedGpus(
         cards=tuple(cards),
         driver=version,
         cuda=cuda,
@@ -183,7 +183,7 @@ def _find_driver_for_all(compat: Compat, cards: Sequence[HostGpu]) -> str:
     raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
 
 
-def add_stand_in(env: Mapping[str, str], simulated: Simulated, folder: str) -> dict[str, str]:
+def add_stand_in(env: Mapping[str, str], simulated: SimulatedGpus, folder: str) -> dict[str, str]:
     """Return the environment variables for the stand-in in `folder`, which is appended to LD_LIBRARY_PATH.
 
     It comes last, so that a libcuda that would hide a real driver also hides the stand-in.

@@ -290,7 +290,7 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
     for path in (*recording.files, *recording.tables.get("exists", {}), *recording.tables.get("errors", {})):
         for pattern in _HARMLESS_PATHS:
             for match in pattern.finditer(path):
-                redactor.keep(match[1])
+                redactor.exempt(match[1])
     results: list[Recording] = [initial]
 
     def learn() -> None:
@@ -411,10 +411,13 @@ def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
     text = content.decode("utf-8", "surrogateescape")
     if process is not None and process[1] == "cmdline":
         text = "\0".join(
-            redactor.argument(position, argument) for position, argument in enumerate(text.split("\0")[:40])
+            redactor.redact_argument(position, argument)
+            for position, argument in enumerate(text.split("\0")[:40])
         )
     elif process is not None and process[1] == "status":
-        text = re.sub(r"(?m)^(Name:\s*)(\S.{0,200})$", lambda m: f"{m[1]}{redactor.program(m[2])}", text)
+        text = re.sub(
+            r"(?m)^(Name:\s*)(\S.{0,200})$", lambda m: f"{m[1]}{redactor.redact_program(m[2])}", text
+        )
     return _redact_text(text, redactor).encode("utf-8", "surrogateescape")
 
 

@@ -240,7 +240,7 @@ class LiveSystem:
     def which(self, name: str) -> str | None:
         return shutil.which(name, path=drop_working_folder(self._env).get("PATH", os.defpath))
 
-    def begin(
+    def start_early(
         self,
         argv: Sequence[str],
         *,
@@ -269,7 +269,7 @@ class LiveSystem:
         )
         return command.result() if command is not None else self._run(argv, timeout, env, unset)
 
-    def follow(
+    def run_streaming(
         self,
         argv: Sequence[str],
         on_output: Callable[[bytes], None],

@@ -91,7 +91,9 @@ def follow_payload(
     """Run payload/<name>.py, and call `on_object` with the object of each line as it arrives."""
     command = _make_command(python, name, args, ())
     variables = {**get_quiet_variables(system), **(env or {})}
-    return system.follow(command, PayloadDecoder(on_object), timeout=timeout, env=variables, unset=unset)
+    return system.run_streaming(
+        command, PayloadDecoder(on_object), timeout=timeout, env=variables, unset=unset
+    )
 
 
 def start_payload(
@@ -105,7 +107,7 @@ def start_payload(
     flags: Sequence[str] = (),
 ) -> None:
     """Start a payload early. A later `run_payload` with the same arguments waits for its result."""
-    system.begin(
+    system.start_early(
         _make_command(python, name, args, flags),
         timeout=timeout,
         env={**get_quiet_variables(system), **(env or {})},

@@ -247,7 +247,9 @@ def make_scratch_folder() -> Iterator[Path]:
             os.close(handle)
 
 
-def write_atomically(target: Path, make: Callable[[Path], None], move_into_place: Callable[[Path], None]) -> None:
+def write_atomically(
+    target: Path, make: Callable[[Path], None], move_into_place: Callable[[Path], None]
+) -> None:
     """Call `make` to create a temporary path beside the target, then `move_into_place`.
 
     The temporary file or folder is removed in every case, for example after Ctrl-C or if the disk is full.

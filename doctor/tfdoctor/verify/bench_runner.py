@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from tfdoctor.advice.pip import format_check_command
 from tfdoctor.advice.target import build_target
-from tfdoctor.bench import Interconnect, Measured, Watched, parse_lines
+from tfdoctor.bench import GpuObservation, Interconnect, RawMeasurements, parse_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.examine.cards import find_tensorflow_names, read_gpus, read_interconnects, read_peer_access
@@ -99,7 +99,7 @@ class Timing:
     """The measurements of a benchmark, and facts about the GPUs."""
 
     target: str
-    measured: Measured
+    measured: RawMeasurements
     expected_speeds: dict[str, dict[str, float]]
     """Expected GFLOP/s by the name of the GPU and the data type."""
     is_simulated: bool = False
@@ -217,7 +217,7 @@ LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge"
 
 
 def list_links(
-    samples: Sequence[Watched],
+    samples: Sequence[GpuObservation],
     pairs: Mapping[tuple[str, str], str],
     peers: Mapping[tuple[str, str], bool],
     facts: Facts,
@@ -235,7 +235,7 @@ def list_links(
     host_links = {}
     for sample in samples:
         if sample.lanes and sample.generation:
-            speed = cards.pcie_gbps(sample.generation, sample.lanes)
+            speed = cards.compute_pcie_gbps(sample.generation, sample.lanes)
             description = f"PCI Express {sample.generation}.0 x{sample.lanes}"
             host_links[sample.device] = Interconnect("CPU:0", sample.device, "pcie", description, speed)
     links = list(host_links.values())
@@ -243,7 +243,7 @@ def list_links(
         speed = None
         if code.startswith("NV") and code[2:].isdigit():
             kind = "nvlink"
-            speed = cards.nvlink_gbps(capability.get(first) or "", int(code[2:]))
+            speed = cards.compute_nvlink_gbps(capability.get(first) or "", int(code[2:]))
         else:
             kind = LINK_KINDS.get(code, "processors" if code in ("SYS", "SOC") else "other")
             speeds = [host_links[name].gbps for name in (first, second) if name in host_links]
@@ -276,7 +276,7 @@ class _GpuSampler(threading.Thread):
         self._devices = find_tensorflow_names(facts)
         # Processes that computed on the GPUs before the benchmark started, by PCI bus ID and process ID.
         self._earlier_processes: dict[str, dict[int | None, str]] = {}
-        self._samples: dict[str, Watched] = {}
+        self._samples: dict[str, GpuObservation] = {}
 
     def start(self) -> None:
         """Record the other processes that compute on the GPUs, and start to sample."""
@@ -293,18 +293,16 @@ class _GpuSampler(threading.Thread):
                 if bus in self._devices:
                     self._samples[self._devices[bus]] = self._add_sample(bus, gpu)
 
-    def _add_sample(self, bus: str, gpu: SmiGpu) -> Watched:
+    def _add_sample(self, bus: str, gpu: SmiGpu) -> GpuObservation:
         """Return the sample of a GPU so far, merged with the current values."""
         device = self._devices[bus]
-        sample, health = self._samples.get(device, Watched(device)), gpu.health
+        sample, health = self._samples.get(device, GpuObservation(device)), gpu.health
         temperatures = [
             t for t in (sample.temperature, health.temperature if health else None) if t is not None
         ]
         running = {p.pid for p in gpu.processes}
-        other_names = [
-            name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running
-        ]
-        return Watched(
+        other_names = [name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running]
+        return GpuObservation(
             device,
             tuple(dict.fromkeys((*sample.slowdowns, *(health.slowdowns if health else ())))),
             max(temperatures, default=None),
@@ -318,7 +316,7 @@ class _GpuSampler(threading.Thread):
             sample.looks + 1,
         )
 
-    def list_samples(self) -> tuple[Watched, ...]:
+    def list_samples(self) -> tuple[GpuObservation, ...]:
         """Return one merged sample for each sampled GPU."""
         return tuple(self._samples[name] for name in sorted(self._samples))
 

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from tfdoctor.verify.session import VerificationRun
 
 __all__ = [
+    "make_ended_early_finding",
+    "make_failed_stage_finding",
     "make_finding",
-    "report_ended_early",
-    "report_failed",
-    "report_gpu_count",
-    "report_killed",
-    "report_timeout",
+    "make_gpu_count_finding",
+    "make_out_of_memory_finding",
+    "make_timeout_finding",
 ]
 
 TIMEOUT_FACTOR = 4
 """Factor by which the suggested time limit exceeds the previous one."""
 
 
-def report_timeout(run: VerificationRun, stage: str, detail: str) -> Finding:
+def make_timeout_finding(run: VerificationRun, stage: str, detail: str) -> Finding:
     """Return the finding for a stage that did not end within its time limit."""
-    seconds = run.wish.limits.get_limit(stage)
+    seconds = run.verify_request.limits.get_limit(stage)
     longer_command = f"{run.build_command()} --timeout {max(seconds * TIMEOUT_FACTOR, 60):.0f}"
     return make_finding(
         run.cause or Cause.INCONCLUSIVE,
@@ -45,13 +45,11 @@ def report_timeout(run: VerificationRun, stage: str, detail: str) -> Finding:
     )
 
 
-def report_failed(run: VerificationRun, stage: Stage) -> Finding:
+def make_failed_stage_finding(run: VerificationRun, stage: Stage) -> Finding:
     """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     is_known = cause is not Cause.INCONCLUSIVE
-    cause_remedies = (
-        cause.data.remedies if isinstance(cause.data.remedies, tuple) else (cause.data.remedies,)
-    )
+    cause_remedies = cause.data.remedies if isinstance(cause.data.remedies, tuple) else (cause.data.remedies,)
     remedies = [remedy for remedy in cause_remedies if isinstance(remedy, Remedy)] if is_known else []
     if is_known:
         remedies.append(
@@ -73,14 +71,14 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
     )
 
 
-def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
+def make_out_of_memory_finding(run: VerificationRun, *, is_reported: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
     `is_reported` says whether the container engine reported that. Otherwise it is assumed, because it is the most
     common reason for SIGKILL.
     """
-    limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
-    if run.wish.memory:
+    limit = f" of {format_size(run.verify_request.memory)}" if run.verify_request.memory else ""
+    if run.verify_request.memory:
         title = f"The container reached its limit of memory{limit} and was killed"
         if not is_reported:
             title = f"It was killed (SIGKILL): usually the container's limit of memory{limit} was reached"
@@ -93,7 +91,7 @@ def report_killed(run: VerificationRun, *, is_reported: bool) -> Finding:
     return make_finding(Cause.OOM, title, explanation, (remedy,))
 
 
-def report_gpu_count(run: VerificationRun, visible: int, driver_count: int | None) -> Finding:
+def make_gpu_count_finding(run: VerificationRun, visible: int, driver_count: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
     `visible` is the number that TensorFlow lists, and `driver_count` the number that the driver shows; None if unknown.
@@ -109,7 +107,12 @@ def report_gpu_count(run: VerificationRun, visible: int, driver_count: int | Non
     remedies = [
         Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible}",))
     ]
-    if is_fewer and driver_count == visible and run.image is not None and run.wish.gpus not in (None, "all"):
+    if (
+        is_fewer
+        and driver_count == visible
+        and run.image is not None
+        and run.verify_request.gpus not in (None, "all")
+    ):
         remedies.insert(
             0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --gpus all",))
         )
@@ -123,10 +126,10 @@ def report_gpu_count(run: VerificationRun, visible: int, driver_count: int | Non
     )
 
 
-def report_ended_early(run: VerificationRun, error: ContainerEndedError) -> Finding:
+def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -> Finding:
     """Return the finding for a container that ended before any stage ran."""
     if error.is_out_of_memory:
-        return report_killed(run, is_reported=True)
+        return make_out_of_memory_finding(run, is_reported=True)
     base = run.image.name if run.image is not None else "IMAGE"
     new = choose_image_name(base)
     verify = f"tfdoctor verify {new}"
@@ -145,7 +148,7 @@ def report_ended_early(run: VerificationRun, error: ContainerEndedError) -> Find
         "The image's Python does not start",
         "A container of it ended before its Python answered.",
         remedies,
-        (Evidence(f"the container of {base}", error.said or "it said nothing"),),
+        (Evidence(f"the container of {base}", error.last_stderr_line or "it said nothing"),),
     )
 
 

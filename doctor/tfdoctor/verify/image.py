@@ -23,7 +23,7 @@ from tfdoctor.simulate.facts import SimulatedFacts
 from tfdoctor.simulate.request import add_stand_in
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
-from tfdoctor.verify.findings import report_ended_early, report_killed
+from tfdoctor.verify.findings import make_ended_early_finding, make_out_of_memory_finding
 from tfdoctor.verify.session import VerificationRun, complete_request, count_expected_gpus, ignore_stage
 from tfdoctor.verify.target_stages import PROBE_TIMEOUT_S, run_stages
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Stage, Verification
     from tfdoctor.report.progress import Progress
-    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.simulate.request import SimulatedGpus
     from tfdoctor.system import System
     from tfdoctor.verify.session import VerifyRequest
 
@@ -100,7 +100,12 @@ def verify_image(
             python = verify_request.python or find_python(system)
             simulation = SimulatedFacts() if verify_request.simulated is not None else None
             report = examine(
-                system, compat, python=python, timeout=PROBE_TIMEOUT_S, image=in_image, as_if=simulation
+                system,
+                compat,
+                python=python,
+                timeout=PROBE_TIMEOUT_S,
+                image=in_image,
+                modify_facts=simulation,
             )
             run.other_libcuda = simulation.other_libcuda if simulation is not None else None
             if simulation is not None and stand_in is not None:
@@ -110,10 +115,10 @@ def verify_image(
             if "runtime" in verify_request.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
             run_stages(run, system, compat, report)
-            if run.stopped and system.state().get("OOMKilled"):
+            if run.stopped and system.get_state().get("OOMKilled"):
                 run.cause = Cause.OOM
                 run.findings = [
-                    report_killed(run, is_reported=True),
+                    make_out_of_memory_finding(run, is_reported=True),
                     *(finding for finding in run.findings if finding.cause is not Cause.OOM),
                 ]
     except ContainerEndedError as error:
@@ -123,7 +128,7 @@ def verify_image(
 
 def _record_early_end(run: VerificationRun, error: ContainerEndedError, seconds: float) -> None:
     """Add the finding for a container that ended before or during the stages."""
-    finding = report_ended_early(run, error)
+    finding = make_ended_early_finding(run, error)
     run.findings.insert(0, finding)
     run.fail("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
 
@@ -134,7 +139,7 @@ def get_gpu_option(engine: ContainerEngine) -> str:
 
 
 def _add_stand_in(
-    request: RunRequest, simulated: Simulated, environment: Mapping[str, str], stand_in: Path
+    request: RunRequest, simulated: SimulatedGpus, environment: Mapping[str, str], stand_in: Path
 ) -> RunRequest:
     """Add the stand-in driver to a request, at the end of the image's library path.
 
@@ -218,7 +223,7 @@ def _explain_refusal(
         cause = Cause.NO_NVIDIA_RUNTIME if _mentions_gpus(text) else Cause.INCONCLUSIVE
     general_remedies = list(report.root.remedies) if report.root is not None else []
     if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
-        general_remedies = [engine_advice.make_spec_remedy()]
+        general_remedies = [engine_advice.make_cdi_spec_remedy()]
     specific_remedies: list[Remedy] = []
     if containers is not None:
         specific_remedies = [
@@ -260,7 +265,7 @@ _UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable
 def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
     """Return whether the engine's error messages say that it has GPUs, but not the requested one."""
     if "unresolvable CDI" in text:
-        return containers is not None and bool(engine_advice.list_gpu_specs(containers))
+        return containers is not None and bool(engine_advice.list_gpu_cdi_specs(containers))
     return _UNKNOWN_DEVICE.search(text) is not None
 
 
@@ -332,7 +337,7 @@ def _check_runtime(
     has_gpu = (cuda is not None and cuda.loaded) or (
         nodes is not None and any(name.startswith("/dev/nvidia") for name in nodes.names)
     )
-    if run.wish.simulated is not None:
+    if run.verify_request.simulated is not None:
         run.add(
             "runtime",
             "passed",
@@ -340,11 +345,11 @@ def _check_runtime(
             seconds,
         )
         return
-    if has_gpu or run.wish.device != "GPU":
+    if has_gpu or run.verify_request.device != "GPU":
         detail = f"a container starts with {access.option or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
         run.add("runtime", "passed", detail, seconds)
         return
-    is_without_gpus = run.wish.gpus == "none"
+    is_without_gpus = run.verify_request.gpus == "none"
     cause = Cause.CONTAINER_NO_GPU
     detail = (
         "the container was started without GPUs, as asked"

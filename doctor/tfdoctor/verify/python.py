@@ -42,7 +42,7 @@ def verify_python(
         replace(request, stages=tuple(name for name in request.stages if name != "runtime"))
     )
     simulation = SimulatedFacts() if request.simulated is not None else None
-    report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, as_if=simulation)
+    report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, modify_facts=simulation)
     interpreter = value_of(report.facts.python)
     run = VerificationRun(
         interpreter.executable if interpreter is not None else str(python), request, on_stage

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report, Simulation
     from tfdoctor.simulate.compute_libraries import LibrarySet
-    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.simulate.request import SimulatedGpus
 
 __all__ = [
     "VerificationRun",
@@ -56,7 +56,7 @@ class VerifyRequest:
     """Path of the Python in the image; None means the first one that has TensorFlow."""
     device: str = "GPU"
     """"GPU", or "CPU" to run the same computations on the CPU."""
-    simulated: Simulated | None = None
+    simulated: SimulatedGpus | None = None
     """GPUs and driver to simulate; None means to use the real ones."""
 
 
@@ -116,7 +116,7 @@ class VerificationRun:
         on_stage: Callable[[Stage], None],
         image: TargetImage | None = None,
     ) -> None:
-        self.target, self.wish, self._on_stage, self.image = target, request, on_stage, image
+        self.target, self.verify_request, self._on_stage, self.image = target, request, on_stage, image
         self.stages: list[Stage] = []
         self.findings: list[Finding] = []
         self.cause: Cause | None = None
@@ -140,7 +140,7 @@ class VerificationRun:
 
     def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
         """Record a finished stage and pass it to the callback, unless it was not requested."""
-        if name not in self.wish.stages:
+        if name not in self.verify_request.stages:
             return
         stage = Stage(name, status, clean_line(detail, limit=1000), round(seconds, 2))
         self.stages.append(stage)
@@ -151,7 +151,7 @@ class VerificationRun:
 
         If no later stage was requested either, the last requested one fails.
         """
-        requested = [stage_name for stage_name in STAGES if stage_name in self.wish.stages]
+        requested = [stage_name for stage_name in STAGES if stage_name in self.verify_request.stages]
         later = [stage_name for stage_name in requested if STAGES.index(stage_name) >= STAGES.index(name)]
         for stage_name in (later or requested[-1:])[:1]:
             self.add(stage_name, "failed", detail, seconds)
@@ -167,7 +167,7 @@ class VerificationRun:
         """Return the result of the verification, with the stages that were not run as skipped."""
         recorded_names = {stage.name for stage in self.stages}
         failed = next((stage for stage in self.stages if stage.status == "failed"), None)
-        for name in self.wish.stages:
+        for name in self.verify_request.stages:
             if name not in recorded_names:
                 reason = f"not tried: {failed.name} failed" if failed is not None else "not tried"
                 self.add(name, "skipped", reason)
@@ -189,7 +189,7 @@ class VerificationRun:
 
     def _build_simulation(self) -> Simulation | None:
         """Return what was simulated and what that shows; None if nothing was simulated."""
-        simulated = self.wish.simulated
+        simulated = self.verify_request.simulated
         if simulated is None:
             return None
         passed = [stage.name for stage in self.stages if stage.status == "passed"]
@@ -203,7 +203,7 @@ class VerificationRun:
 
         The options --memory and --gpus can be omitted.
         """
-        request, image = self.wish, self.image
+        request, image = self.verify_request, self.image
         if image is None:
             arguments = ["--python", quote(self.target)]
         else:
@@ -225,25 +225,30 @@ class VerificationRun:
 
     def _list_findings(self, failed: Stage | None) -> list[Finding]:
         """Return the findings; [] if no stage failed and the stage `driver` was not requested."""
-        return self.findings if failed is not None or "driver" in self.wish.stages else []
+        return self.findings if failed is not None or "driver" in self.verify_request.stages else []
 
     def _summarize(self, failed: Stage | None) -> str:
         """Summarize the result in one sentence."""
         if failed is not None:
             return f"{failed.name} failed: {failed.detail}"
-        listed = self.visible if "visible" in self.wish.stages else None
+        listed = self.visible if "visible" in self.verify_request.stages else None
         count = self.computed if self.computed is not None else listed
         if count is None:
             passed = [stage.name for stage in self.stages if stage.status == "passed"]
             was_imported = "import" in passed
             outcome = f"{join_words(passed)} passed" if passed else "nothing could be tried"
             return outcome if was_imported else f"{outcome}; TensorFlow was not started"
-        if self.wish.simulated is not None:
-            gpus, cards = f"{count} GPU{'s' * (count != 1)}", f"(simulated: {self.wish.simulated.title})"
+        if self.verify_request.simulated is not None:
+            gpus, cards = (
+                f"{count} GPU{'s' * (count != 1)}",
+                f"(simulated: {self.verify_request.simulated.title})",
+            )
             if self.computed:
                 return f"TensorFlow sees {gpus} {cards} and computes on {'it' if count == 1 else 'them'} in software"
             return f"TensorFlow lists {gpus} {cards}; nothing was computed"
-        if self.wish.device != "GPU":
-            return f"TensorFlow computes correctly on {count} {self.wish.device}{'s' * (count != 1)}"
+        if self.verify_request.device != "GPU":
+            return (
+                f"TensorFlow computes correctly on {count} {self.verify_request.device}{'s' * (count != 1)}"
+            )
         verb = "lists" if self.computed is None else "sees and computes on"
         return f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"

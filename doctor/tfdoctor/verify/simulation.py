@@ -9,7 +9,7 @@ from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import describe_build
-from tfdoctor.simulate.kernels import read_kernels
+from tfdoctor.simulate.kernels import read_gpu_code
 from tfdoctor.verify import software
 from tfdoctor.verify.findings import make_finding
 from tfdoctor.verify.software import COMPUTING_STAGES, NOT_SIMULATED
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Report
     from tfdoctor.predict import Build
-    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.simulate.request import SimulatedGpus
     from tfdoctor.system import System
     from tfdoctor.verify.session import VerificationRun
 
@@ -35,7 +35,7 @@ def check_simulated_driver(run: VerificationRun, facts: Facts) -> bool:
 
     Either the driver does not support the GPUs, or the loader finds another libcuda before the stand-in.
     """
-    simulated, cuda = run.wish.simulated, value_of(facts.driver.cuda)
+    simulated, cuda = run.verify_request.simulated, value_of(facts.driver.cuda)
     if simulated is not None and not simulated.visible_cards and cuda is not None and not cuda.count:
         run.fail("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
         run.findings.append(_make_unsupported_gpu_finding(simulated))
@@ -86,12 +86,12 @@ def check_kernels(
 
     If the fat binaries cannot be read, only the rules decide the stage `compute`.
     """
-    simulated = run.wish.simulated
+    simulated = run.verify_request.simulated
     if simulated is None or run.stopped:
         return
     build = describe_build(tensorflow, compat)
-    if any(name in run.wish.stages for name in COMPUTING_STAGES):
-        binaries = read_kernels(system, python, tensorflow)
+    if any(name in run.verify_request.stages for name in COMPUTING_STAGES):
+        binaries = read_gpu_code(system, python, tensorflow)
         if binaries.counts:
             coverages = [
                 compute_coverage(binaries.counts, card)
@@ -110,7 +110,7 @@ def check_kernels(
 
 def _check_binaries(
     run: VerificationRun,
-    simulated: Simulated,
+    simulated: SimulatedGpus,
     build: Build,
     report: Report,
     coverages: list[Coverage],
@@ -180,14 +180,14 @@ def _find_required_cuda(coverage: Coverage, build: Build, compat: Compat) -> str
 
     If the version of the PTX is unknown, this is the CUDA version of the build; None if that is unknown, too.
     """
-    cuda = compat.cuda_of_ptx(coverage.isa) if coverage.isa is not None else None
+    cuda = compat.find_cuda_for_ptx(coverage.isa) if coverage.isa is not None else None
     if cuda is not None:
         return cuda
     has_version = build.cuda is not None and versions.is_version(build.cuda)
     return versions.major_minor(build.cuda) if has_version and build.cuda is not None else None
 
 
-def _make_unsupported_gpu_finding(simulated: Simulated) -> Finding:
+def _make_unsupported_gpu_finding(simulated: SimulatedGpus) -> Finding:
     return make_finding(
         Cause.NO_DEVICE,
         "This driver does not show this card",
@@ -210,7 +210,7 @@ def _make_missing_code_finding(build: Build, uncovered: Coverage, cause: Cause) 
     )
 
 
-def _make_uncompilable_ptx_finding(simulated: Simulated, cuda: str, ptx: Coverage) -> Finding:
+def _make_uncompilable_ptx_finding(simulated: SimulatedGpus, cuda: str, ptx: Coverage) -> Finding:
     return make_finding(
         Cause.DRIVER_TOO_OLD,
         f"The driver is too old to compile this TensorFlow's PTX: CUDA {cuda} is needed",

@@ -16,7 +16,7 @@ from tfdoctor.simulate.request import make_software_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
-from tfdoctor.verify.stages import Limits, read_answer
+from tfdoctor.verify.stages import Limits, parse_payload_results
 
 if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.kernels import GpuCode
     from tfdoctor.system import System
     from tfdoctor.verify.session import VerificationRun
-    from tfdoctor.verify.stages import PayloadAnswer
+    from tfdoctor.verify.stages import PayloadResults
 
 __all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing"]
 
@@ -53,7 +53,7 @@ def run_computing(
     `kernel_description` describes the GPU code in the fat binaries.
     """
     results, reason = _run_payload(run, system, python, build, binaries)
-    for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.wish.stages):
+    for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.verify_request.stages):
         kernel_note = f". There is {kernel_description}" if name == "compute" else ""
         stage = results.stage(name) if results is not None else None
         if stage is not None and stage.status == "passed":
@@ -73,7 +73,7 @@ def run_computing(
 
 def _run_payload(
     run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: GpuCode
-) -> tuple[PayloadAnswer | None, str]:
+) -> tuple[PayloadResults | None, str]:
     """Return the payload's results and "", or (None, reason) if the computation was not tried."""
     ptx = find_newest_ptx(binaries.counts)
     if run.software is None:
@@ -93,10 +93,12 @@ def _run_payload(
             f"{error.message.rstrip('.')}. {error.hint or ''}" if isinstance(error, Error) else str(error)
         )
         return None, clean_line(f"not computed in software: {reason}", limit=600)
-    stages = ["import", "visible", *(name for name in COMPUTING_STAGES if name in run.wish.stages)]
+    stages = ["import", "visible", *(name for name in COMPUTING_STAGES if name in run.verify_request.stages)]
     limits = Limits(
         **{
-            _get_limit_field(name): min(SOFTWARE_LIMITS.get_limit(name), run.wish.limits.get_limit(name))
+            _get_limit_field(name): min(
+                SOFTWARE_LIMITS.get_limit(name), run.verify_request.limits.get_limit(name)
+            )
             for name in SOFTWARE_LIMITS.as_json()
         }
     )
@@ -112,7 +114,7 @@ def _run_payload(
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
             variant="software",
         )
-    return read_answer(result, limits), ""
+    return parse_payload_results(result, limits), ""
 
 
 def _list_libraries(build: Build) -> LibrarySet | None:
@@ -134,7 +136,7 @@ def _get_limit_field(name: str) -> str:
     return "importing" if name == "import" else name
 
 
-def _explain_skipped(results: PayloadAnswer | None) -> str:
+def _explain_skipped(results: PayloadResults | None) -> str:
     """Return why a stage was not reached: because another stage failed, or for an unknown reason."""
     failed = next((stage for stage in results.stages if stage.status == "failed"), None) if results else None
     return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import CommandResult
 
-__all__ = ["STAGES", "Limits", "PayloadAnswer", "read_answer"]
+__all__ = ["STAGES", "Limits", "PayloadResults", "parse_payload_results"]
 
 STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
 PAYLOAD_STAGES = ("import", "visible", "compute", "cudnn", "nccl")
@@ -32,7 +32,7 @@ IDLE, BUSY = 0.05, 0.5
 """Mean number of busy processors: less than IDLE if the process waits, at least BUSY if it computes."""
 MAX_ACTIVITY_LINES = 3
 """Number of the last "running" lines that show what the process was doing."""
-FATAL = re.compile(
+FATAL_LINE = re.compile(
     r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
 )
 """The beginning of a line that says why a process ended itself: a fatal log message, or an error of Python or C++."""
@@ -43,7 +43,7 @@ GLOG_PREFIX = re.compile(
 CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
-STATUS = "Status: "
+STATUS_LINE_PREFIX = "Status: "
 """The beginning of the line after a failed check in TensorFlow 2.17 and newer."""
 MAX_LINE_CHARS, HEAD_CHARS = 300, 110
 """The number of characters to which a long line is cut, and the number of those that come from its beginning."""
@@ -112,7 +112,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadAnswer:
+class PayloadResults:
     """The results that the payload printed, even if it ended early."""
 
     stages: tuple[Stage, ...]
@@ -209,7 +209,7 @@ class _PayloadState:
                 self.computed[gpu] = self.computed.get(gpu, "") or error
 
 
-def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
+def parse_payload_results(result: CommandResult, limits: Limits) -> PayloadResults:
     """Return the results that the payload printed. If it ended early, the unfinished stage failed."""
     state = _PayloadState()
     for line in _parse_lines(result.stdout):
@@ -237,7 +237,7 @@ def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
             )
             state.error = state.error or detail
     ordered = tuple(sorted(state.stages.values(), key=lambda stage: STAGES.index(stage.name)))
-    return PayloadAnswer(ordered, state.devices, state.computed, state.error, timed_out, state.topology)
+    return PayloadResults(ordered, state.devices, state.computed, state.error, timed_out, state.topology)
 
 
 def add_explanation(detail: str) -> str:
@@ -351,7 +351,7 @@ def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
     If there is no fatal line, return the last line, or "" if `fatal` is true.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()] or [""]
-    index = next((number for number in reversed(range(len(lines))) if FATAL.match(lines[number])), -1)
+    index = next((number for number in reversed(range(len(lines))) if FATAL_LINE.match(lines[number])), -1)
     if index < 0:
         if fatal:
             return ""
@@ -362,7 +362,7 @@ def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
         if CUDA_ERROR.search(line) and "peer access" not in line
     ]
     fatal_line = lines[index]
-    if index + 1 < len(lines) and lines[index + 1].startswith(STATUS):
+    if index + 1 < len(lines) and lines[index + 1].startswith(STATUS_LINE_PREFIX):
         fatal_line += f" {lines[index + 1]}"
     parts = [
         _cut_middle(GLOG_PREFIX.sub("", line)) for line in dict.fromkeys((*cuda_errors[-1:], fatal_line))

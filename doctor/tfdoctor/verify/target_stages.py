@@ -23,8 +23,13 @@ from tfdoctor.system import Failure
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.verify import simulation
-from tfdoctor.verify.findings import report_failed, report_gpu_count, report_killed, report_timeout
-from tfdoctor.verify.stages import PAYLOAD_STAGES, read_answer
+from tfdoctor.verify.findings import (
+    make_failed_stage_finding,
+    make_gpu_count_finding,
+    make_out_of_memory_finding,
+    make_timeout_finding,
+)
+from tfdoctor.verify.stages import PAYLOAD_STAGES, parse_payload_results
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report, Stage
     from tfdoctor.system import CommandResult, System
     from tfdoctor.verify.session import VerificationRun
-    from tfdoctor.verify.stages import PayloadAnswer
+    from tfdoctor.verify.stages import PayloadResults
 
 __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
@@ -48,13 +53,13 @@ DRIVER_LIBRARIES = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 def run_stages(run: VerificationRun, system: System, compat: Compat, report: Report) -> None:
     """Run the stages `driver` and `libraries`, then the stages of the payload, and record them in `run`."""
     facts, run.report = report.facts, report
-    requested = run.wish.stages
-    if not run.stopped and run.wish.device == "GPU" and "driver" in requested:
+    requested = run.verify_request.stages
+    if not run.stopped and run.verify_request.device == "GPU" and "driver" in requested:
         _check_driver(run, facts, report)
     if not run.stopped and "libraries" in requested:
         _check_libraries(run, facts, report)
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-    if run.stopped and run.wish.device == "GPU":
+    if run.stopped and run.verify_request.device == "GPU":
         run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
         return
     tensorflow_stages = [name for name in ("libraries", *PAYLOAD_STAGES) if name in requested]
@@ -66,7 +71,7 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
         return
     if interpreter is None or tensorflow is None or not any(name in requested for name in PAYLOAD_STAGES):
         return
-    if run.wish.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
+    if run.verify_request.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
@@ -79,7 +84,7 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
     report = evaluate_facts(facts, compat, observation, image=run.image)
     run.report = report
     _record_stages(run, results, result, report, compat)
-    if run.wish.simulated is not None:
+    if run.verify_request.simulated is not None:
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((s for s in run.stages if s.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD_STAGES:
@@ -88,32 +93,32 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
 
 
 def _list_stage_findings(
-    run: VerificationRun, stage: Stage, results: PayloadAnswer, result: CommandResult, report: Report
+    run: VerificationRun, stage: Stage, results: PayloadResults, result: CommandResult, report: Report
 ) -> list[Finding]:
     """Return findings for a failed stage if no rule explains it.
 
     Without them, an unrelated finding would look like the reason for the failure.
     """
     if results.timed_out:
-        return [report_timeout(run, stage.name, stage.detail)]
+        return [make_timeout_finding(run, stage.name, stage.detail)]
     if result.returncode in KILLED_STATUSES and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
-        return [report_killed(run, is_reported=False)]
+        return [make_out_of_memory_finding(run, is_reported=False)]
     if stage.name == "visible" and results.devices and len(results.devices) != run.expected:
         cuda = value_of(report.facts.driver.cuda)
-        return [report_gpu_count(run, len(results.devices), cuda.count if cuda is not None else None)]
+        return [make_gpu_count_finding(run, len(results.devices), cuda.count if cuda is not None else None)]
     cause = run.cause or Cause.INCONCLUSIVE
     if any(finding.severity is Severity.ERROR and finding.cause is cause for finding in report.findings):
         return []
-    return [report_failed(run, stage)]
+    return [make_failed_stage_finding(run, stage)]
 
 
 def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
     """Record the stage `driver`, according to the facts about libcuda."""
     cuda = value_of(facts.driver.cuda)
     missing = [name for name in report.prediction.missing_libraries if name in DRIVER_LIBRARIES]
-    simulated_note = " (simulated)" if run.wish.simulated is not None else ""
-    if run.wish.simulated is not None and simulation.check_simulated_driver(run, facts):
+    simulated_note = " (simulated)" if run.verify_request.simulated is not None else ""
+    if run.verify_request.simulated is not None and simulation.check_simulated_driver(run, facts):
         return
     if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not missing:
         run.add(
@@ -178,13 +183,17 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
 
 def _run_payload(
     run: VerificationRun, system: System, python: str, speed: dict[str, float]
-) -> tuple[PayloadAnswer, CommandResult]:
+) -> tuple[PayloadResults, CommandResult]:
     """Run the payload and return its results. It ends itself at a stage's time limit, or else is killed."""
-    verify_request = run.wish
+    verify_request = run.verify_request
     names = [name for name in verify_request.stages if name in PAYLOAD_STAGES]
     if verify_request.simulated is not None:
         names = [name for name in names if name not in simulation.COMPUTING_STAGES]
-    request: dict[str, Any] = {"stages": names, "device": verify_request.device, "limits": verify_request.limits.as_json()}
+    request: dict[str, Any] = {
+        "stages": names,
+        "device": verify_request.device,
+        "limits": verify_request.limits.as_json(),
+    }
     if verify_request.device == "GPU":
         request["expected"] = speed
     with stop_on_signal(system):
@@ -200,10 +209,10 @@ def _run_payload(
             },
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
         )
-    return read_answer(result, verify_request.limits), result
+    return parse_payload_results(result, verify_request.limits), result
 
 
-def _build_run_output(results: PayloadAnswer, result: CommandResult) -> DeepAnswer:
+def _build_run_output(results: PayloadResults, result: CommandResult) -> DeepAnswer:
     has_list = results.status("visible") in ("passed", "failed")
     return DeepAnswer(
         imported=results.status("import") == "passed",
@@ -216,16 +225,16 @@ def _build_run_output(results: PayloadAnswer, result: CommandResult) -> DeepAnsw
 
 
 def _record_stages(
-    run: VerificationRun, results: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+    run: VerificationRun, results: PayloadResults, result: CommandResult, report: Report, compat: Compat
 ) -> None:
     """Record the payload's stages, with the root cause of the first failure."""
     for name in PAYLOAD_STAGES:
-        if name not in run.wish.stages:
+        if name not in run.verify_request.stages:
             continue
         stage = results.stage(name)
         if stage is None or run.stopped:
             continue
-        if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
+        if name == "visible" and stage.status == "passed" and run.verify_request.device == "GPU":
             stage = _check_gpu_count(run, stage, len(results.devices))
         if stage.status == "failed":
             if name == "nccl":
@@ -255,7 +264,7 @@ def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
 
 
 def _find_cause(
-    name: str, results: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+    name: str, results: PayloadResults, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
     """Return why a stage failed, according to the rules or else to the log; None if it is unknown."""
     root = report.root_finding

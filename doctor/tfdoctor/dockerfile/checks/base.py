@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.advice.image import make_build_remedy
-from tfdoctor.dockerfile.read.libraries import Library, list_libraries
+from tfdoctor.dockerfile.read.libraries import RequiredLibrary, list_libraries
 from tfdoctor.dockerfile.read.tensorflow import TensorFlow, find_tensorflow
-from tfdoctor.findings import Check, Evidence
+from tfdoctor.findings import Evidence, RuleBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class CheckContext:
         return find_tensorflow(self.subject, self.compat)
 
     @cached_property
-    def libraries(self) -> tuple[Library, ...]:
+    def libraries(self) -> tuple[RequiredLibrary, ...]:
         return list_libraries(self.subject, self.tensorflow, self.compat)
 
     def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
@@ -94,7 +94,7 @@ class CheckContext:
 
 
 @dataclass(frozen=True, slots=True)
-class DockerfileRule(Check):
+class DockerfileRule(RuleBase):
     """A Dockerfile check. The docstring of its module is its documentation, as for the `check` rules."""
 
     code: str

@@ -123,7 +123,7 @@ def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[
     if "compute" not in capabilities:
         reason = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
         return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, remedy)]
-    required = context.compat.driver_libraries_for(release.version) if release is not None else ()
+    required = context.compat.list_driver_libraries(release.version) if release is not None else ()
     if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
         since = context.compat.trait("silent-without-nvml").since
         reason = (

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.image import suggest_base_images
+from tfdoctor.advice.image import make_base_image_remedies
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.dockerfile.read.bases import explain_deleted_tag
 from tfdoctor.findings import Cause, Remedy, Severity
@@ -62,7 +62,7 @@ def _make_remedies(context: CheckContext) -> list[Remedy]:
     """Return remedies that name another base image, and the remedy to run `tfdoctor build`."""
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
-        replacements = suggest_base_images(context.compat, tensorflow.release, tensorflow.python)
+        replacements = make_base_image_remedies(context.compat, tensorflow.release, tensorflow.python)
         if replacements:
             return [*replacements, context.make_build_remedy("Or build the image.")]
     if tensorflow.release is None and base.cuda is not None:

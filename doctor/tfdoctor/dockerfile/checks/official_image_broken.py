@@ -41,7 +41,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     problem = next(
         (
             candidate
-            for candidate in context.compat.problems_of("tensorflow", base.tensorflow, area="images")
+            for candidate in context.compat.list_problems("tensorflow", base.tensorflow, area="images")
             if candidate.severity == "error"
         ),
         None,

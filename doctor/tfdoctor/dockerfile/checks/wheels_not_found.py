@@ -41,7 +41,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     has_extra = "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda"
     findings: list[Finding] = []
     if has_extra and tensorflow.state == "there":
-        for problem in context.compat.problems_of(release.package, release.version):
+        for problem in context.compat.list_problems(release.package, release.version):
             if problem.when.get("extra") != "and-cuda" or not _matches_python(
                 context, problem.when.get("python")
             ):
@@ -67,7 +67,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if (
         wheel_libraries
         and not has_extra
-        and not context.compat.has(release.version, "wheels-on-runpath")
+        and not context.compat.has_trait(release.version, "wheels-on-runpath")
         and not _has_search_path(context)
     ):
         names = ", ".join(wheel_libraries[:3])
@@ -97,7 +97,9 @@ def _matches_python(context: CheckContext, condition: str | None) -> bool:
 def _has_search_path(context: CheckContext) -> bool:
     """Return whether the Dockerfile adds folders to the loader's search path that may have the wheels."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
-    is_in_variable = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
+    is_in_variable = path is not None and bool(
+        re.search(r"nvidia/|cusolver|site-packages", path.value or path.text)
+    )
     return is_in_variable or bool(context.subject.loader_lines)
 
 

@@ -195,7 +195,7 @@ def _describe_official_image(
     image = compat.images.find_official(version)
     recipe = image.recipe if image is not None else None
     python = recipe.python if recipe is not None else None
-    is_old = compat.has(version, "images-of-two-pythons")
+    is_old = compat.has_trait(version, "images-of-two-pythons")
     if is_old and "py3" not in match["rest"]:  # these releases had an image for each Python
         python = "2.7"
     return BaseReference(

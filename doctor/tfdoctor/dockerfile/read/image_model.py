@@ -175,7 +175,7 @@ class _ImageReader:
         self.pythons = pythons
         self.copies: list[Copy] = []
         """The copies from the build context so far."""
-        self.files = 0
+        self.file_count = 0
         """The number of requirements and constraints files that were read."""
         self.is_apt_list_fixed = False
         """Whether NVIDIA's apt list was removed or its key replaced so far."""
@@ -356,7 +356,7 @@ class _ImageReader:
                     other for other in subject.tensorflows if other.requirement.name != requirement.name
                 ]
             return
-        if self.pythons.refuses(call, step.command) and call.action == "install":
+        if self.pythons.is_refused(call, step.command) and call.action == "install":
             subject.refused_lines.append(SourceLine(step.command.text[:200], call.line))
         self.requirements, self.limits = [], []
         unknown_before = subject.other_count, len(subject.unknown_lines)
@@ -390,8 +390,8 @@ class _ImageReader:
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
     ) -> None:
         """Apply a requirements or constraints file and the files that it includes."""
-        self.files += 1
-        file = self._find_file(path, step.folder) if self.files <= MAX_FILES and depth < 5 else None
+        self.file_count += 1
+        file = self._find_file(path, step.folder) if self.file_count <= MAX_FILES and depth < 5 else None
         if file is None:
             kind = "constraints" if constraint else "requirements"
             self.subject.unknown_lines.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))

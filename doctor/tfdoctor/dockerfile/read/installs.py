@@ -235,7 +235,9 @@ def parse_pip_call(command: Command) -> PipCall | None:
         remaining = remaining[2:] if remaining[0].text in _OPTIONS_WITH_VALUE else remaining[1:]
     if not remaining or remaining[0].text not in ("install", "uninstall", "wheel", "download", "sync"):
         return None
-    return _parse_pip(command, remaining[0].text, program, python, remaining[1:], len(command.words) - len(remaining) + 1)
+    return _parse_pip(
+        command, remaining[0].text, program, python, remaining[1:], len(command.words) - len(remaining) + 1
+    )
 
 
 def _find_conda_run(conda_arguments: Sequence[Word]) -> list[Word] | None:
@@ -256,7 +258,11 @@ def _find_conda_run(conda_arguments: Sequence[Word]) -> list[Word] | None:
 def _find_pip_module(arguments: Sequence[Word]) -> int | None:
     """Return the index after `-m pip` in Python's arguments, or None if they run anything else."""
     for index, argument in enumerate(arguments):
-        if argument.text == "-m" and index + 1 < len(arguments) and arguments[index + 1].text in ("pip", "uv.pip"):
+        if (
+            argument.text == "-m"
+            and index + 1 < len(arguments)
+            and arguments[index + 1].text in ("pip", "uv.pip")
+        ):
             return index + 2
         if not argument.text.startswith("-"):
             return None

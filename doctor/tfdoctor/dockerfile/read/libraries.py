@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.image_model import ImageModel
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
 
-__all__ = ["SITE_FOLDER", "Library", "list_libraries", "list_nvidia_wheels"]
+__all__ = ["SITE_FOLDER", "RequiredLibrary", "list_libraries", "list_nvidia_wheels"]
 
 SITE_FOLDER = "site-packages"
 """The folder that pip installs into, as a relative path because its parent is unknown."""
@@ -41,7 +41,7 @@ _TOOLKIT_PACKAGES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryOffer:
+class ImageLibrary:
     """A library in the image, in any version."""
 
     path: str
@@ -56,13 +56,13 @@ class LibraryOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class RequiredLibrary:
     """A library that TensorFlow opens, and whether the image has it."""
 
     soname: str
     is_found: bool | None
     """Whether the image has the library. None if unknown."""
-    offer: LibraryOffer | None = None
+    offer: ImageLibrary | None = None
     """The library in the image, possibly in another version. None if there is none or its path is unknown."""
 
 
@@ -81,7 +81,9 @@ def _parse_pin(specifier: str) -> str:
     return match[1] if match is not None else ""
 
 
-def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) -> tuple[Library, ...]:
+def list_libraries(
+    subject: ImageModel, tensorflow: TensorFlow, compat: Compat
+) -> tuple[RequiredLibrary, ...]:
     """Return the libraries that the release opens, or none if the release is unknown or has no GPU code."""
     release = tensorflow.release
     if tensorflow.state != "there" or release is None or not release.gpu:
@@ -92,7 +94,7 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
         and base.tensorflow == release.version
         and _has_working_libraries(base, compat)
     ):
-        return tuple(Library(name, True) for name in release.required_libraries)
+        return tuple(RequiredLibrary(name, True) for name in release.required_libraries)
     may_be_elsewhere = (
         base.kind == "unknown"
         or bool(subject.cuda_from_other_sources)
@@ -133,21 +135,23 @@ def _find_library(
     compat: Compat,
     *,
     may_be_elsewhere: bool,
-) -> Library:
+) -> RequiredLibrary:
     """Return a library and whether the image has it. With `may_be_elsewhere`, a missing one is unknown."""
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
-        return Library(soname, True)
-    other_versions: list[LibraryOffer] = []
+        return RequiredLibrary(soname, True)
+    other_versions: list[ImageLibrary] = []
     for offer in _iter_offers(soname, subject, compat):
         if offer.name == soname:
-            return Library(soname, True, offer)
+            return RequiredLibrary(soname, True, offer)
         other_versions.append(offer)
     if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not other_versions:
         may_be_elsewhere = True  # the version of the image's cuDNN is unknown
-    return Library(soname, None if may_be_elsewhere else False, other_versions[0] if other_versions else None)
+    return RequiredLibrary(
+        soname, None if may_be_elsewhere else False, other_versions[0] if other_versions else None
+    )
 
 
-def _iter_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[LibraryOffer]:
+def _iter_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[ImageLibrary]:
     """Yield the libraries in the image that have this name, in any version."""
     parts = split_soname(soname)
     if parts is None:
@@ -157,9 +161,9 @@ def _iter_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[L
         yield from _iter_cudnn_offers(subject, str(compat.newest_cudnn_major))
         return
     for folder, cuda, source_line in _iter_toolkits(soname, stem, subject, compat):
-        actual_soname = compat.soname_for(stem, cuda)
+        actual_soname = compat.find_soname(stem, cuda)
         if actual_soname is not None:
-            yield LibraryOffer(
+            yield ImageLibrary(
                 f"{folder or f'/usr/local/cuda-{versions.major_minor(cuda)}/lib64'}/{actual_soname}",
                 source_line,
             )
@@ -174,7 +178,7 @@ def _iter_toolkits(
     """
     for project in list_nvidia_wheels(subject):
         match = _NVIDIA_WHEEL.fullmatch(project)
-        wheel = compat.wheel_for(soname, int(match[2])) if match is not None else None
+        wheel = compat.find_wheel(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
             # The name has only the major version; CUDA 11's wheels have the sonames of 11.7 and newer.
             cuda = compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0")
@@ -187,7 +191,7 @@ def _iter_toolkits(
         if match is None:
             continue
         cuda = f"{match[2]}.{match[3]}"
-        package = compat.debian_package_for(soname, cuda)
+        package = compat.find_nvidia_package(soname, cuda)
         runtime_name = name.replace("-dev-", "-")
         if match[1] in _TOOLKIT_PACKAGES or (
             package is not None and runtime_name in (package, package.replace("lib", "cuda-", 1))
@@ -195,12 +199,12 @@ def _iter_toolkits(
             yield "", cuda, SourceLine(name, line)
 
 
-def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[LibraryOffer]:
+def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[ImageLibrary]:
     """Yield every cuDNN in the image. An unpinned wheel has the major version `newest_major`."""
     for project, version in list_nvidia_wheels(subject).items():
         if project.startswith("nvidia-cudnn-"):
             name = f"libcudnn.so.{versions.major(version or newest_major)}"
-            yield LibraryOffer(
+            yield ImageLibrary(
                 f"{SITE_FOLDER}/nvidia/cudnn/lib/{name}",
                 subject.packages[project].requirement.source_line,
                 version or None,
@@ -210,7 +214,7 @@ def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[Libra
         if match is not None:
             version_match = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
             version_text = version_match[0] if version_match is not None else None
-            yield LibraryOffer(
+            yield ImageLibrary(
                 f"{_SYSTEM_FOLDER}/libcudnn.so.{match[1]}",
                 SourceLine(f"{name}={pin}" if pin else name, line),
                 version_text,
@@ -218,7 +222,7 @@ def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[Libra
     base = subject.base
     if base.cudnn is not None and re.match(r"\d", base.cudnn):
         version_text = base.cudnn if "." in base.cudnn else None
-        yield LibraryOffer(
+        yield ImageLibrary(
             f"{_SYSTEM_FOLDER}/libcudnn.so.{versions.major(base.cudnn)}", base.source_line, version_text
         )
     elif (
@@ -228,4 +232,4 @@ def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[Libra
         and versions.is_at_least(base.cuda, "12.4")
     ):
         # From CUDA 12.4 on, a tag with `cudnn` and no number has cuDNN 9.
-        yield LibraryOffer(f"{_SYSTEM_FOLDER}/libcudnn.so.9", base.source_line)
+        yield ImageLibrary(f"{_SYSTEM_FOLDER}/libcudnn.so.9", base.source_line)

@@ -58,7 +58,7 @@ class PythonTracker:
         self.is_environment_active = False
         """Whether commands without a path run the Python of an environment."""
 
-    def refuses(self, call: PipCall, command: Command) -> bool:
+    def is_refused(self, call: PipCall, command: Command) -> bool:
         """Return whether pip refuses to run a command because the system manages its Python (PEP 668)."""
         options = {argument.text.partition("=")[0] for argument in command.words}
         if not self.is_managed or options & _PERMITTING_OPTIONS:

@@ -60,7 +60,7 @@ class _StageBuilder:
     base: str | None
     parent: int | None
     """The index of the stage that it builds on. None if it builds on an image."""
-    written: str
+    written_base: str
     """The base image as written."""
     line: int
     platform: str | None
@@ -70,7 +70,7 @@ class _StageBuilder:
     """The values of ENV instructions, by name. None means unknown."""
     folder: str | None = "/"
     """The working directory. None if unknown."""
-    posix: bool = True
+    is_posix: bool = True
     """Whether RUN uses a POSIX shell. Commands of other shells, which SHELL can select, are not read."""
     steps: list[Step] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ class _StageBuilder:
             self.name,
             self.base,
             self.parent,
-            self.written,
+            self.written_base,
             self.line,
             self.platform,
             tuple(self.steps),
@@ -138,13 +138,13 @@ def _start_stage(
         name=name,
         base=None if parent is not None or not image else image,
         parent=parent.index if parent is not None else None,
-        written=written,
+        written_base=written,
         line=instruction.line,
         platform=platform.text if platform.is_known and platform.text else None,
     )
     if parent is not None:
         stage.environment, stage.folder = dict(parent.environment), parent.folder
-        stage.posix = parent.posix
+        stage.is_posix = parent.is_posix
     return stage
 
 
@@ -172,8 +172,8 @@ def _parse_instruction(
     elif instruction.name in ("COPY", "ADD"):
         stage.steps += _parse_copies(instruction, stage)
     elif instruction.name == "SHELL":
-        stage.posix = bool(re.search(r'"(?:\S*/)?(?:ba|da|z|a)?sh"', instruction.body.text))
-    elif instruction.name == "RUN" and stage.posix:
+        stage.is_posix = bool(re.search(r'"(?:\S*/)?(?:ba|da|z|a)?sh"', instruction.body.text))
+    elif instruction.name == "RUN" and stage.is_posix:
         _parse_run(instruction, stage)
 
 

@@ -213,7 +213,9 @@ def _trim_pattern(value: str, operation: str) -> str | None:
     if operation.startswith("%"):
         pattern = operation.lstrip("%")
         if pattern == ".*":
-            return value.partition(".")[0] if operation.startswith("%%") else value.rpartition(".")[0] or value
+            return (
+                value.partition(".")[0] if operation.startswith("%%") else value.rpartition(".")[0] or value
+            )
         return value.removesuffix(pattern) if not set(pattern) & set("*?[") else None
     if operation.startswith("#"):
         pattern = operation.lstrip("#")
@@ -452,6 +454,8 @@ def _parse_quoted(text: str, position: int) -> tuple[str, int]:
         if text[position] == '"':
             return "".join(parts), position + 1
         escaped_char = text[position + 1 : position + 2]
-        parts.append(escaped_char if escaped_char in '"\\`' else "" if escaped_char == "\n" else "\\" + escaped_char)
+        parts.append(
+            escaped_char if escaped_char in '"\\`' else "" if escaped_char == "\n" else "\\" + escaped_char
+        )
         position += 2
     return "".join(parts), position

@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.environment.folder import (
     STATE_FOLDER,
+    acquire_lock,
     fsync,
     get_unfinished_path,
     give_to_owner_of_folder,
     is_folder,
-    lock,
     remove,
     sync,
-    write,
+    write_atomically,
 )
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.record import (
@@ -62,7 +62,7 @@ from tfdoctor.environment.history.record import (
     write_history,
     write_undo,
 )
-from tfdoctor.environment.history.restore import KeptContents, Restorer
+from tfdoctor.environment.history.restore import Restorer, SavedContents
 from tfdoctor.environment.history.snapshot import (
     FILES,
     MANIFEST,
@@ -71,10 +71,10 @@ from tfdoctor.environment.history.snapshot import (
     PathState,
     Scope,
     SnapshotEntry,
-    check_path,
-    is_derived,
+    is_python_cache,
     lstat_below,
     make_damage_error,
+    validate_path,
 )
 from tfdoctor.text import clean_line
 
@@ -91,7 +91,7 @@ __all__ = [
     "PathState",
     "Step",
     "UndoResult",
-    "has_pending",
+    "has_unfinished_changes",
 ]
 
 LOCK_FILE, DELETED_STEPS_FOLDER, STAGE_FOLDER, DONE_FILE = "lock", "steps.gone", "stage", "done"
@@ -241,7 +241,7 @@ class Journal:
             real_path = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
             relative = os.path.relpath(real_path, self._prefix)
             try:
-                roots.add(check_path(relative))
+                roots.add(validate_path(relative))
             except ValueError as error:
                 message = f"{clean_line(str(path_text))}: not a path in the environment {self._prefix}"
                 raise JournalError(message) from error
@@ -278,7 +278,9 @@ class Journal:
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
         """Compare the environment with the snapshot, and add the step to history.json. This finishes the step."""
         _, scope, old_entries = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
-        changes = compute_changes(self._prefix, self._steps, old_entries, snapshot.scan_states(self._prefix, scope))
+        changes = compute_changes(
+            self._prefix, self._steps, old_entries, snapshot.scan_states(self._prefix, scope)
+        )
         self._give_to_owner(scope, old_entries)
         entry = replace(entry, changes=len(changes))
         history = add_step(self._history, entry, changes, old_entries)
@@ -319,7 +321,7 @@ class Journal:
         folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
             return
-        write(f"{folder}/{DONE_FILE}", b"", private=True)
+        write_atomically(f"{folder}/{DONE_FILE}", b"", private=True)
         needed = {change.kept.path for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
         for folder_name in (
@@ -359,7 +361,7 @@ class Journal:
             for path, entry in entries.items()
             if path.endswith(".pyc") and path not in paths
         }
-        contents = KeptContents(self._steps)
+        contents = SavedContents(self._steps)
         restorer = Restorer(
             self._prefix, self._stage, contents, changes, valid_pyc=compiled, exact=scope.is_whole
         )
@@ -367,7 +369,7 @@ class Journal:
         self._delete_step(number)
         # A folder that was created for one of the paths is not lost if another program uses it now.
         lost_paths = [path for path in restorer.unrestored if scope.is_whole or path in entries]
-        return title, sum(not is_derived(path) for path in paths - set(restorer.unrestored)), lost_paths
+        return title, sum(not is_python_cache(path) for path in paths - set(restorer.unrestored)), lost_paths
 
     def _delete_step(self, number: int) -> None:
         """Delete an unfinished step.
@@ -395,7 +397,7 @@ class Journal:
         try:
             with _convert_os_errors(f"{self._prefix}: nothing was taken back"):
                 externally_changed, lost_paths, skipped = find_conflicts(
-                    self._prefix, history, KeptContents(self._steps)
+                    self._prefix, history, SavedContents(self._steps)
                 )
                 if not force:
                     check_conflicts(externally_changed, lost_paths)
@@ -411,7 +413,7 @@ class Journal:
             restorer.apply()
             self._delete_history()
         unrestored = {*externally_changed, *lost_paths, *restorer.unrestored}
-        changed = {path for path in history.changes if not is_derived(path)}
+        changed = {path for path in history.changes if not is_python_cache(path)}
         return UndoResult(history.entries[::-1], len(changed - unrestored), tuple(sorted(unrestored)))
 
     @property
@@ -423,7 +425,7 @@ class Journal:
         """Return a restorer for all paths of the history except `skipped`."""
         history = self._history
         changes = [change for path, change in history.changes.items() if path not in skipped]
-        contents = KeptContents(self._steps)
+        contents = SavedContents(self._steps)
         return Restorer(self._prefix, self._stage, contents, changes, valid_pyc=history.compiled)
 
     def _delete_history(self) -> None:
@@ -469,7 +471,7 @@ class Journal:
 
         Paths that another program changed after the interruption are not restored.
         """
-        changes = [change for path, change in self._history.changes.items() if not is_derived(path)]
+        changes = [change for path, change in self._history.changes.items() if not is_python_cache(path)]
         skipped |= {change.path for change in changes if not self._may_be_half_undone(change)}
         restorer = self._make_restorer(skipped)
         restorer.apply()
@@ -510,7 +512,7 @@ class Journal:
             if on_wait is not None:
                 on_wait(_describe_wait(handle))
 
-        self._lock = lock(f"{self._folder}/{LOCK_FILE}", make_folder, report_wait)
+        self._lock = acquire_lock(f"{self._folder}/{LOCK_FILE}", make_folder, report_wait)
         with contextlib.suppress(OSError):  # on a full disk the process ID is omitted
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -571,7 +573,7 @@ class Step:
         self._finished = True
 
 
-def has_pending(prefix: Path) -> bool:
+def has_unfinished_changes(prefix: Path) -> bool:
     """Return whether a step or an undo is unfinished, because its process was killed or is still running.
 
     This only reads. Raise JournalError if the journal cannot be read.

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.environment.folder import is_folder
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.restore import KeptContents, list_blocking_paths
+from tfdoctor.environment.history.restore import SavedContents, list_blocking_paths
 from tfdoctor.environment.history.snapshot import (
     JournalError,
     PathChange,
     PathState,
     are_equal,
-    check_path,
-    check_state,
-    is_derived,
+    is_python_cache,
     lstat_below,
     make_damage_error,
     make_format_error,
-    parse_kept_file,
+    parse_saved_file,
     read_json,
+    validate_path,
+    validate_state,
     write_json,
 )
 from tfdoctor.text import clean_line
@@ -84,7 +84,7 @@ def compute_changes(
     `steps` is the folder of all steps. `old_entries` are the snapshot before the step, and `new_states` the states after
     it. Raise OSError if a file cannot be read.
     """
-    contents, changes = KeptContents(steps), snapshot.find_differences(top, old_entries, new_states)
+    contents, changes = SavedContents(steps), snapshot.find_differences(top, old_entries, new_states)
     paths_to_hash = {}  # the saved hard links; "" if a program wrote into the file
     for change in changes:
         before, kept_file = change.before, change.kept
@@ -95,7 +95,7 @@ def compute_changes(
     current_files = [
         f"{top}/{change.path}" for change in changes if change.after and change.after.type == "file"
     ]
-    hashes = snapshot.compute_digests([*current_files, *filter(None, paths_to_hash.values())])
+    hashes = snapshot.hash_files([*current_files, *filter(None, paths_to_hash.values())])
     result = []
     for change in changes:
         path, before, after, kept_file = change.path, change.before, change.after, change.kept
@@ -129,7 +129,10 @@ def _matches_state(before: PathState | None, state: PathState | None) -> bool:
 
 
 def add_step(
-    history: History, entry: HistoryEntry, step_changes: Iterable[PathChange], old_entries: Mapping[str, SnapshotEntry]
+    history: History,
+    entry: HistoryEntry,
+    step_changes: Iterable[PathChange],
+    old_entries: Mapping[str, SnapshotEntry],
 ) -> History:
     """Return the history with one more step.
 
@@ -142,7 +145,7 @@ def add_step(
         path, before = change.path, change.before
         merged, previous = change, changes.pop(path, None)
         if previous is not None:
-            is_ours = is_derived(path) or any(
+            is_ours = is_python_cache(path) or any(
                 _matches_state(before, state) for state in (previous.after, previous.before)
             )
             merged = previous._replace(after=change.after) if is_ours else change._replace(foreign=True)
@@ -179,20 +182,24 @@ def _find_source(compiled: str) -> str:
 # ---------------------------------------------------------------- conflicts with an undo
 
 
-def find_conflicts(top: str, history: History, contents: KeptContents) -> tuple[list[str], list[str], set[str]]:
+def find_conflicts(
+    top: str, history: History, contents: SavedContents
+) -> tuple[list[str], list[str], set[str]]:
     """Return (paths changed by other programs, paths whose old contents are lost, paths not to restore).
 
     A path that was changed between two steps is not in the third collection, because the change of the later step can be
     undone. Files that Python creates itself are in none.
     """
     real_folders: set[str] = set()
-    hashes = snapshot.compute_digests(_list_files_to_hash(top, history, real_folders))
+    hashes = snapshot.hash_files(_list_files_to_hash(top, history, real_folders))
     externally_changed, lost_paths, skipped = [], [], set()
     for path, change in history.changes.items():
         before, after = change.before, change.after
-        if is_derived(path):
+        if is_python_cache(path):
             continue
-        is_recorded_state = any(has_state(top, path, state, hashes, real_folders) for state in (after, before))
+        is_recorded_state = any(
+            has_state(top, path, state, hashes, real_folders) for state in (after, before)
+        )
         # An undo replaces this folder with a file or link, so it must not contain other files.
         blocks_restore = (
             before is not None and before.type != "dir" and after is not None and after.type == "dir"
@@ -212,7 +219,7 @@ def _list_files_to_hash(top: str, history: History, real_folders: set[str]) -> s
     """Return the files whose size is that of a recorded state, so that they must be compared by hash."""
     paths = set()
     for path, change in history.changes.items():
-        info = None if is_derived(path) else lstat_below(top, path, real_folders)
+        info = None if is_python_cache(path) else lstat_below(top, path, real_folders)
         if info is not None and stat.S_ISREG(info.st_mode):
             sizes = {state.size for state in (change.before, change.after) if state is not None}
             if info.st_size in sizes:
@@ -238,7 +245,7 @@ def has_state(
             return False
         absolute = f"{top}/{path}"
         if absolute not in hashes:
-            hashes[absolute] = snapshot.digest(absolute)
+            hashes[absolute] = snapshot.hash_file(absolute)
         current = current._replace(sha256=hashes[absolute])
     return are_equal(current, state)
 
@@ -330,7 +337,7 @@ def read_history(state_folder: str) -> History:
         changes = {change.path: change for change in map(_parse_change, value["changes"])}
         if len(changes) != len(value["changes"]):
             raise make_damage_error(history_path, "a path twice")
-        compiled = {check_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
+        compiled = {validate_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise make_damage_error(history_path, "not what tfdoctor writes") from error
     return History(entries, changes, compiled)
@@ -354,13 +361,13 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
     if set(change) != set(PathChange._fields) or type(change["foreign"]) is not bool:
         raise ValueError("not a change")
     before, after = (
-        None if state is None else check_state(PathState(**state))
+        None if state is None else validate_state(PathState(**state))
         for state in (change["before"], change["after"])
     )
-    kept_file = parse_kept_file(change["kept"])
+    kept_file = parse_saved_file(change["kept"])
     if kept_file is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
-    return PathChange(check_path(change["path"]), before, after, kept_file, change["foreign"])
+    return PathChange(validate_path(change["path"]), before, after, kept_file, change["foreign"])
 
 
 def write_undo(state_folder: str, unrestored: Iterable[str]) -> None:
@@ -379,6 +386,6 @@ def read_undo(state_folder: str) -> set[str] | None:
     except FileNotFoundError:
         return None
     try:
-        return {check_path(path) for path in value["left"]}
+        return {validate_path(path) for path in value["left"]}
     except (TypeError, ValueError) as error:
         raise make_damage_error(undo_path, "not what tfdoctor writes") from error

@@ -26,13 +26,13 @@ from tfdoctor.environment.folder import (
 )
 from tfdoctor.environment.history.snapshot import (
     SET_ID_BITS,
-    KeptFile,
     PathChange,
     PathState,
+    SavedFile,
     Scope,
     copy_file,
-    digest,
-    is_derived,
+    hash_file,
+    is_python_cache,
     lstat_below,
     make_hard_link,
     scan_states,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 
-class KeptContents:
+class SavedContents:
     """The saved contents of files, which may have been modified."""
 
     def __init__(self, steps: str) -> None:
@@ -50,16 +50,16 @@ class KeptContents:
         self._steps = steps
         self._real_folders: set[str] = set()
 
-    def get_path(self, file: KeptFile) -> str:
+    def get_path(self, file: SavedFile) -> str:
         """Return the absolute path of a saved file."""
         return f"{self._steps}/{file.path}"
 
-    def get_info(self, file: KeptFile) -> os.stat_result | None:
+    def get_info(self, file: SavedFile) -> os.stat_result | None:
         """Return the lstat result of a saved file; None if it does not exist or is not a regular file."""
         info = lstat_below(self._steps, file.path, self._real_folders)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
-    def are_intact(self, before: PathState, file: KeptFile | None) -> bool:
+    def are_intact(self, before: PathState, file: SavedFile | None) -> bool:
         """Return whether the saved file exists and still has the contents of `before`.
 
         It does not if a program wrote into the file, which is usually a hard link.
@@ -68,7 +68,7 @@ class KeptContents:
         if file is None or info is None or info.st_size != before.size:
             return False
         return info.st_mtime_ns == before.mtime_ns or (
-            before.sha256 is not None and digest(self.get_path(file)) == before.sha256
+            before.sha256 is not None and hash_file(self.get_path(file)) == before.sha256
         )
 
 
@@ -84,7 +84,7 @@ class Restorer:
         self,
         top: str,
         stage: str,
-        contents: KeptContents,
+        contents: SavedContents,
         changes: Iterable[PathChange],
         *,
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
@@ -155,7 +155,9 @@ class Restorer:
         if not self._exact:
             self._remove_outdated_pyc()
         for change in reversed(self._changes):
-            if change.path in self._changed_folders and (change.before is None or change.before.type != "dir"):
+            if change.path in self._changed_folders and (
+                change.before is None or change.before.type != "dir"
+            ):
                 self._remove_folder(change.path)
         for change in self._changes:
             if change.before is not None and change.before.type == "dir":
@@ -200,7 +202,7 @@ class Restorer:
 
     def _record_unrestored(self, path: str) -> None:
         """Record that a path could not be restored, unless Python creates it by itself."""
-        if not is_derived(path) and path not in self.unrestored:
+        if not is_python_cache(path) and path not in self.unrestored:
             self.unrestored.append(path)
 
     def _chmod(self, path: str, mode: int) -> None:
@@ -280,7 +282,7 @@ class Restorer:
             for folder, *name_lists in tree
             for name in chain(*name_lists)
         ]
-        if not all(map(is_derived, names)):
+        if not all(map(is_python_cache, names)):
             self._record_unrestored(path)
             return
         remove(self._resolve(path))
@@ -326,7 +328,7 @@ class Restorer:
         kept_file = change.kept
         staged_path = self._staged_paths.get(path)
         if kept_file is None or (staged_path is None and not self._contents.are_intact(before, kept_file)):
-            if is_derived(path):
+            if is_python_cache(path):
                 self._remove(path)
             self._record_unrestored(path)
             return
@@ -368,4 +370,6 @@ class Restorer:
 
 def list_blocking_paths(top: str, folder: str, known: Collection[str]) -> list[str]:
     """Return the paths in a folder that are neither in `known` nor created by Python."""
-    return [path for path in scan_states(top, Scope((folder,))) if path not in known and not is_derived(path)]
+    return [
+        path for path in scan_states(top, Scope((folder,))) if path not in known and not is_python_cache(path)
+    ]

@@ -28,7 +28,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tfdoctor.environment.folder import STATE_FOLDER, copy_attributes, sync, write
+from tfdoctor.environment.folder import STATE_FOLDER, copy_attributes, sync, write_atomically
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class PathState(NamedTuple):
     """The inode of a file, for comparisons only: it is not written to history.json."""
 
 
-class KeptFile(NamedTuple):
+class SavedFile(NamedTuple):
     """The location of a file's saved contents: the number of the step, and the number of the file in it."""
 
     step: int
@@ -103,7 +103,7 @@ class SnapshotEntry(NamedTuple):
     """
 
     state: PathState
-    kept: KeptFile | None
+    kept: SavedFile | None
     """The saved contents; None if the path is not a file."""
 
 
@@ -115,7 +115,7 @@ class PathChange(NamedTuple):
     """The state before the change; None if the path did not exist."""
     after: PathState | None
     """The state after the change; None if the path no longer exists."""
-    kept: KeptFile | None
+    kept: SavedFile | None
     """The saved contents of `before`; None if they are lost, or if the path was not a file."""
     foreign: bool = False
     """Whether another program changed the path between two steps. `before` is then the state that it left."""
@@ -150,7 +150,7 @@ class Snapshot(NamedTuple):
 
 def write_json(path: str, value: dict[str, Any]) -> None:
     """Write a JSON file atomically, with the format version. Raise OSError if that fails."""
-    write(
+    write_atomically(
         path,
         json.dumps({"schema_version": FORMAT_VERSION, **value}, separators=(",", ":")).encode(),
         private=True,
@@ -221,12 +221,12 @@ def lstat_below(top: str, path: str, real_folders: set[str] | None = None) -> os
         return None
 
 
-def is_derived(path: str) -> bool:
+def is_python_cache(path: str) -> bool:
     """Return whether Python creates the file by itself. A change to it is never a conflict."""
     return path.endswith(".pyc") or "__pycache__" in path.split("/")
 
 
-def digest(path: str) -> str:
+def hash_file(path: str) -> str:
     """Return the SHA-256 of a file. Raise OSError if it cannot be read or is a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb", buffering=0) as stream:
@@ -236,7 +236,7 @@ def digest(path: str) -> str:
         return total.hexdigest()
 
 
-def compute_digests(paths: Iterable[str]) -> dict[str, str]:
+def hash_files(paths: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each path, computed by up to four threads.
 
     Files that no longer exist are omitted.
@@ -244,7 +244,7 @@ def compute_digests(paths: Iterable[str]) -> dict[str, str]:
 
     def hash_if_exists(path: str) -> str | None:
         try:
-            return digest(path)
+            return hash_file(path)
         except FileNotFoundError:
             return None
 
@@ -390,7 +390,7 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
         if count % 1000 == 0:
             content_folders.append(f"{folder}/{FILES}/{count // 1000}")
             os.mkdir(content_folders[-1], 0o700)
-        kept_file = KeptFile(int(step), count)
+        kept_file = SavedFile(int(step), count)
         source, target = f"{top}/{path}", f"{steps}/{kept_file.path}"
         with contextlib.suppress(FileNotFoundError):  # deleted during the scan
             if _needs_copy(path, state, scope) or not make_hard_link(source, target):
@@ -423,20 +423,20 @@ def read_snapshot(folder: str) -> Snapshot:
     value = read_json(manifest_path, {"title", "roots", "folders", "rows"})
     try:
         scope = Scope(
-            *(tuple(check_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
+            *(tuple(validate_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
         )
         entries = {}
         for path, state, kept_file in value["rows"]:
-            entry = SnapshotEntry(check_state(PathState(*state)), parse_kept_file(kept_file))
+            entry = SnapshotEntry(validate_state(PathState(*state)), parse_saved_file(kept_file))
             if (entry.kept is None) != (entry.state.type != "file"):
                 raise make_damage_error(manifest_path, "a file without bytes")
-            entries[check_path(path)] = entry
+            entries[validate_path(path)] = entry
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise make_damage_error(manifest_path, "not what tfdoctor writes") from error
     return Snapshot(str(value["title"]), scope, entries)
 
 
-def check_path(path: object, *, root: bool = False) -> str:
+def validate_path(path: object, *, root: bool = False) -> str:
     """Return the path if it stays below the environment. Raise ValueError if it does not.
 
     The path "" is accepted only if `root` is true.
@@ -456,7 +456,7 @@ def _are_valid_integers(*numbers: object) -> bool:
     return all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
 
 
-def parse_kept_file(value: object) -> KeptFile | None:
+def parse_saved_file(value: object) -> SavedFile | None:
     """Parse the location of saved contents; return None for None.
 
     Raise ValueError or TypeError if it is not valid.
@@ -465,13 +465,13 @@ def parse_kept_file(value: object) -> KeptFile | None:
         return None
     if not isinstance(value, list):
         raise TypeError("not a place of bytes")
-    kept_file = KeptFile(*value)
+    kept_file = SavedFile(*value)
     if not _are_valid_integers(*kept_file):
         raise ValueError("not a place of bytes")
     return kept_file
 
 
-def check_state(state: PathState) -> PathState:
+def validate_state(state: PathState) -> PathState:
     """Return the state if it is valid. Raise ValueError if it is not."""
     mtime_ns: object = state.mtime_ns
     target: object = state.target
@@ -512,7 +512,7 @@ def find_differences(
         and path in states
         and (states[path].type, states[path].size) == (entry.state.type, entry.state.size)
     ]
-    hashes = compute_digests(paths_to_hash)
+    hashes = hash_files(paths_to_hash)
     changes = []
     for path in sorted(entries.keys() | states.keys()):
         entry, current = entries.get(path), states.get(path)

@@ -143,7 +143,11 @@ def parse_line(line: str, location: str, *, quote: bool = True) -> RequirementIt
         return None
     hashes = _HASH.findall(line[:_MAX_HASHED_LINE_CHARS])
     requirement_text = _HASH.sub("", line[:_MAX_HASHED_LINE_CHARS]).strip()
-    if len(requirement_text) > _MAX_LINE_CHARS or len(line) > _MAX_HASHED_LINE_CHARS or not line.isprintable():
+    if (
+        len(requirement_text) > _MAX_LINE_CHARS
+        or len(line) > _MAX_HASHED_LINE_CHARS
+        or not line.isprintable()
+    ):
         msg = f"{location}: this is not a requirement."
         raise UsageError(msg)
     quoted = f"`{strip_credentials(clean_line(line, limit=120))}`" if quote else "it"

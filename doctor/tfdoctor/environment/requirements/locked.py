@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.environment.requirements.lines import RequirementItem
 
-__all__ = ["Graph", "parse_poetry", "parse_uv"]
+__all__ = ["LockGraph", "parse_poetry", "parse_uv"]
 
 _MAX_PACKAGES = 20_000
 """The largest number of packages in a lock file, and of dependencies of one package."""
@@ -32,7 +32,7 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']{1,100})["']""")
 
 
 @dataclass(frozen=True)
-class Edge:
+class PackageDependency:
     """A dependency of a package or of the project."""
 
     name: str
@@ -44,7 +44,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Node:
+class PinnedPackage:
     """A pinned package in a lock file."""
 
     name: str
@@ -54,30 +54,30 @@ class Node:
     hashes: tuple[str, ...]
     markers: tuple[Marker, ...]
     """Markers of the package itself: it is needed only if one of them is true. Empty if it has no such condition."""
-    edges: tuple[Edge, ...]
+    edges: tuple[PackageDependency, ...]
     """The dependencies of the package."""
-    extra_edges: Mapping[str, tuple[Edge, ...]]
+    extra_edges: Mapping[str, tuple[PackageDependency, ...]]
     """The dependencies of each extra, by the name of the extra."""
     local: bool = False
     """Whether this is the project itself or another local project, which no index has."""
 
 
 @dataclass(frozen=True)
-class Graph:
+class LockGraph:
     """The packages of a lock file and their dependencies."""
 
     display_path: str
-    nodes: tuple[Node, ...]
-    roots: tuple[Edge, ...] | None
+    nodes: tuple[PinnedPackage, ...]
+    roots: tuple[PackageDependency, ...] | None
     """The dependencies of the project.
 
     None if the lock file does not list them. Then all packages are included except those that markers exclude.
     """
 
     @cached_property
-    def _nodes_by_name(self) -> Mapping[str, list[Node]]:
+    def _nodes_by_name(self) -> Mapping[str, list[PinnedPackage]]:
         """The packages by name; a lock file may have several versions of one package."""
-        nodes_by_name: dict[str, list[Node]] = {}
+        nodes_by_name: dict[str, list[PinnedPackage]] = {}
         for node in self.nodes:
             nodes_by_name.setdefault(node.name, []).append(node)
         return nodes_by_name
@@ -100,15 +100,17 @@ class Graph:
             if item is not None:
                 yield replace(item, hashes=node.hashes)
 
-    def _iter_nodes(self, edge: Edge, marker_environment: Mapping[str, str]) -> Iterator[Node]:
+    def _iter_nodes(
+        self, edge: PackageDependency, marker_environment: Mapping[str, str]
+    ) -> Iterator[PinnedPackage]:
         """Yield the packages that satisfy a dependency in a marker environment."""
         for node in self._nodes_by_name.get(edge.name, ()):
             if edge.version in (None, node.version) and _is_needed(node, marker_environment):
                 yield node
 
-    def _list_reachable(self, marker_environment: Mapping[str, str]) -> list[Node]:
+    def _list_reachable(self, marker_environment: Mapping[str, str]) -> list[PinnedPackage]:
         """Return the packages that are reachable from the project's dependencies."""
-        reachable: dict[int, Node] = {}
+        reachable: dict[int, PinnedPackage] = {}
         visited: set[tuple[int, str]] = set()
         pending = list(self.roots or ())
         while pending:
@@ -123,7 +125,7 @@ class Graph:
                         pending += node.extra_edges.get(extra, ()) if extra else node.edges
         return sorted(reachable.values(), key=lambda node: node.name)
 
-    def _list_included(self, marker_environment: Mapping[str, str]) -> list[Node]:
+    def _list_included(self, marker_environment: Mapping[str, str]) -> list[PinnedPackage]:
         """Return all packages except those that are needed only on other systems or Python versions.
 
         Packages are removed until each is either needed by a remaining package, or no package depends on it.
@@ -151,7 +153,7 @@ class Graph:
             included = remaining
 
 
-def _is_needed(node: Node, marker_environment: Mapping[str, str]) -> bool:
+def _is_needed(node: PinnedPackage, marker_environment: Mapping[str, str]) -> bool:
     """Return whether one of a package's markers is true, or the package has none."""
     return not node.markers or any(is_marker_true(marker, marker_environment) for marker in node.markers)
 
@@ -239,8 +241,8 @@ def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> li
 def parse_uv(text: str, display_path: str) -> RequirementFile:
     """Parse the text of a uv.lock. Raise UsageError if it cannot be used."""
     document = load_toml(text, display_path)
-    nodes: list[Node] = []
-    roots: list[Edge] = []
+    nodes: list[PinnedPackage] = []
+    roots: list[PackageDependency] = []
     for package in _list_packages(document, display_path):
         location = f"{display_path}, {clean_line(package['name'], limit=80)}"
         source = _as_mapping(package.get("source"))
@@ -256,7 +258,7 @@ def parse_uv(text: str, display_path: str) -> RequirementFile:
         ]
         markers = [_parse_marker(entry, location) for entry in _as_list(package.get("resolution-markers"))]
         nodes.append(
-            Node(
+            PinnedPackage(
                 name=canonicalize_name(package["name"]),
                 version="" if is_local else _parse_version(package, display_path),
                 address=_format_uv_address(source),
@@ -272,19 +274,19 @@ def parse_uv(text: str, display_path: str) -> RequirementFile:
     notes = [f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     local_nodes = [node for node in nodes if node.local]
     graph_roots = tuple(roots) if local_nodes and roots else None
-    result = RequirementFile(notes=notes, graphs=[Graph(display_path, tuple(nodes), graph_roots)])
+    result = RequirementFile(notes=notes, graphs=[LockGraph(display_path, tuple(nodes), graph_roots)])
     result.python_conditions += _parse_python_conditions(
         document.get("requires-python"), f"{display_path}, requires-python", is_poetry=False
     )
     return result
 
 
-def _iter_uv_edges(dependencies: Any, location: str) -> Iterator[Edge]:
+def _iter_uv_edges(dependencies: Any, location: str) -> Iterator[PackageDependency]:
     for dependency in _as_list(dependencies):
         if isinstance(dependency, dict) and isinstance(dependency.get("name"), str):
             version = dependency.get("version")
             extras = tuple(str(name) for name in _as_list(dependency.get("extra")))
-            yield Edge(
+            yield PackageDependency(
                 canonicalize_name(dependency["name"]),
                 version if isinstance(version, str) else None,
                 _parse_marker(dependency.get("marker"), location),
@@ -333,7 +335,7 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
             marker_value.get("main") if isinstance(marker_value, dict) else marker_value, location
         )
         nodes.append(
-            Node(
+            PinnedPackage(
                 name=canonicalize_name(package["name"]),
                 version=_parse_version(package, display_path),
                 address=_format_poetry_address(source),
@@ -344,18 +346,18 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
                 local=is_local,
             )
         )
-    result.graphs.append(Graph(display_path, tuple(nodes), None))
+    result.graphs.append(LockGraph(display_path, tuple(nodes), None))
     result.python_conditions += _parse_python_conditions(
         metadata.get("python-versions"), f"{display_path}, python-versions", is_poetry=True
     )
     return result
 
 
-def _iter_poetry_edges(dependencies: Any, location: str) -> Iterator[Edge]:
+def _iter_poetry_edges(dependencies: Any, location: str) -> Iterator[PackageDependency]:
     for name, value in list(_as_mapping(dependencies).items())[:_MAX_PACKAGES]:
         for alternative in value if isinstance(value, list) else [value]:
             marker = _parse_marker(_as_mapping(alternative).get("markers"), location)
-            yield Edge(canonicalize_name(name), None, marker, ())
+            yield PackageDependency(canonicalize_name(name), None, marker, ())
 
 
 def _format_poetry_address(source: Mapping[str, Any]) -> str | None:

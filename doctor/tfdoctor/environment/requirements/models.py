@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
     from tfdoctor.environment.requirements.lines import RequirementItem
-    from tfdoctor.environment.requirements.locked import Graph
+    from tfdoctor.environment.requirements.locked import LockGraph
 
 __all__ = ["MAX_FILES", "Condition", "RequirementFile", "is_marker_true"]
 
@@ -42,7 +42,7 @@ class RequirementFile:
     """Conditions on the Python version."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about lines that were left out or replaced."""
-    graphs: list[Graph] = field(default_factory=list)
+    graphs: list[LockGraph] = field(default_factory=list)
     """The dependency graphs of lock files. Which packages are needed depends on the Python version."""
 
 

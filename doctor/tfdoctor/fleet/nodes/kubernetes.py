@@ -48,7 +48,7 @@ FATAL_WAIT_REASONS = (
 """The reasons for which a waiting container will never start."""
 
 
-def check_image(namespace: str, image: str | None) -> str:
+def validate_image(namespace: str, image: str | None) -> str:
     """Return the image name. Raise UsageError if it or the namespace is invalid."""
     if NAMESPACE_PATTERN.fullmatch(namespace) is None:
         msg = f"--kubernetes: {clean_line(namespace, limit=80)!r} is no name of a namespace."
@@ -86,7 +86,7 @@ class KubernetesEngine:
 
         Raise UsageError if an argument is invalid, and Error if the client is not installed or no cluster is configured.
         """
-        self._image = check_image(namespace, image)
+        self._image = validate_image(namespace, image)
         self._namespace, self._gpus = namespace, gpus
         try:
             client: Any = importlib.import_module("kubernetes.client")
@@ -112,7 +112,7 @@ class KubernetesEngine:
         )
 
     @property
-    def asks(self) -> str:
+    def requests_note(self) -> str:
         """The resources that every pod requests, as a sentence."""
         return REQUESTS_NOTE.format(gpus=self._gpus)
 

@@ -72,14 +72,14 @@ def run_on_hosts(
     hosts: Sequence[str],
     job: Job,
     command: Callable[[str], Sequence[str]],
-    lost: Callable[[ChildResult], bool],
+    is_lost: Callable[[ChildResult], bool],
     *,
     parallel: int,
     after: Callable[[], None] = lambda: None,
 ) -> Generator[NodeAnswer, None, None]:
     """Run the job on each host, `parallel` at a time, and yield one result for each.
 
-    `command` returns the arguments of the local program that reaches a host; its standard input is the file. `lost`
+    `command` returns the arguments of the local program that reaches a host; its standard input is the file. `is_lost`
     returns whether a program ended because the host was not reached. `after` is called at the end to clean up.
     """
     children, answers, waiting = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
@@ -91,7 +91,7 @@ def run_on_hosts(
                 host = waiting.popleft()
             except IndexError:
                 return
-            answers.put(_run_on_host(children, host, job, command(host), lost))
+            answers.put(_run_on_host(children, host, job, command(host), is_lost))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
     try:
@@ -123,7 +123,11 @@ def _run_on_host(
     try:
         with _open_pipe(job.zipapp) as stdin:
             result = children.run(
-                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), on_output=count_output, stdin=stdin
+                argv,
+                timeout=job.deadline + GRACE_S,
+                env=dict(os.environ),
+                on_output=count_output,
+                stdin=stdin,
             )
     except _FloodError:
         reason = f"it wrote more than {job.largest >> 20} MiB"
@@ -177,5 +181,8 @@ def _make_answer(host: str, job: Job, result: ChildResult, *, lost: bool, second
     elif result.returncode == NO_SPACE:
         reason = "the node has no room for the file"
     return NodeAnswer(
-        host, "failed", why=clean_line(f"{reason}: {last_line}" if last_line else reason, limit=300), seconds=seconds
+        host,
+        "failed",
+        why=clean_line(f"{reason}: {last_line}" if last_line else reason, limit=300),
+        seconds=seconds,
     )

@@ -105,7 +105,9 @@ class RayEngine:
                     continue
                 strategy = self._strategies.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
                 pinned_task = task.options(scheduling_strategy=strategy)
-                waiting[pinned_task.remote(content, job.python, job.arguments, job.deadline, job.largest)] = host
+                waiting[pinned_task.remote(content, job.python, job.arguments, job.deadline, job.largest)] = (
+                    host
+                )
             yield from self._collect_ended(waiting, job)
         finally:
             for reference in waiting:

@@ -90,11 +90,11 @@ class Store:
             raise Error(msg) from error
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the folder is missing or has no files."""
         return not self.folder.is_dir() or not any(self.folder.iterdir())
 
-    def keep(self, answer: NodeAnswer, *, asked: float | None, came: float) -> None:
+    def save_answer(self, answer: NodeAnswer, *, asked: float | None, came: float) -> None:
         """Store the result of one node. Raise Error if it cannot be written.
 
         `asked` and `came` are the times of the request and the response, as in `Ending`.

@@ -70,7 +70,9 @@ def _detect_lost(context: LogContext) -> Decision | None:
     """Return the cause if a task ended or no longer responds."""
     if not context.log.has("cluster-lost"):
         return None
-    lost_tasks = _list_tasks([*context.log.list_events("cluster-lost"), *_list_following(context, "cluster-lost")])
+    lost_tasks = _list_tasks(
+        [*context.log.list_events("cluster-lost"), *_list_following(context, "cluster-lost")]
+    )
     return Decision(
         Cause.CLUSTER_FAILURE,
         context.list_evidence("cluster-lost"),
@@ -139,7 +141,9 @@ def _list_following(context: LogContext, name: str) -> list[Event]:
     """Return the events that name a task on one of the three lines below an event of signature `name`."""
     lines = {event.line for event in context.log.list_events(name)}
     return [
-        e for e in context.log.list_events("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}
+        e
+        for e in context.log.list_events("cluster-task-named")
+        if lines & {e.line - 1, e.line - 2, e.line - 3}
     ]
 
 

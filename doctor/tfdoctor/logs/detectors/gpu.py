@@ -13,11 +13,11 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.detectors.machine import FORK_NOTE
 from tfdoctor.logs.libraries import (
     choose_library_cause,
-    describe_present,
+    describe_available_libraries,
     find_search_path,
+    is_cuda_only_on_search_path,
     is_cudnn,
     is_cupti,
-    is_only_on_path,
     is_partly_installed,
     strip_library_name,
 )
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from tfdoctor.logs.events import Event
     from tfdoctor.logs.libraries import UnopenedLibrary
 
-BUSY_MIB = 1024
+MAX_BUSY_MIB = 1024
 """The reserved memory in MiB below which another process must be using the GPU."""
 _TEGRA = re.compile(r"\b(?:Tegra|Orin|Xavier|Thor)\b")
 """Names of GPUs that use system memory. If they get little of it, that does not mean that they are busy."""
-BUSY_SHARE = 0.35
+MAX_BUSY_SHARE = 0.35
 """The reserved share of a small GPU's memory below which another process must be using the GPU."""
 
 
@@ -87,7 +87,7 @@ def detect_libraries(context: LogContext) -> Decision | None:
     cause = choose_library_cause(libraries, context.log, context.compat)
     other_causes = tuple(c for c in LIBRARY_CAUSES if c is not cause)
     path = find_search_path(libraries)
-    note = describe_present(libraries, context.log, context.compat)
+    note = describe_available_libraries(libraries, context.log, context.compat)
     title = ""
     if (
         cause is Cause.LIBS_WRONG_VERSION
@@ -99,7 +99,7 @@ def detect_libraries(context: LogContext) -> Decision | None:
     elif (
         cause is Cause.LIBS_WRONG_VERSION
         and context.mismatched_cuda is None
-        and is_only_on_path(libraries, context.log)
+        and is_cuda_only_on_search_path(libraries, context.log)
     ):
         title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
         note = f"{note} Usually a different version is installed, or none.".strip()
@@ -129,7 +129,7 @@ def _find_unusable_cause(missing: Sequence[UnopenedLibrary]) -> Cause | None:
     return None
 
 
-def detect_unlisted(context: LogContext) -> Decision | None:
+def detect_unnamed_libraries(context: LogContext) -> Decision | None:
     """Return the cause if libraries are missing but the log does not name them."""
     return _detect_skipped(
         context, "registration-skipped", "cuda-runtime-not-loaded", "cuda-not-found", "cudart-stub-note"
@@ -182,9 +182,13 @@ def detect_cupti(context: LogContext) -> Decision | None:
 # ---------------------------------------------------------------- GPU code
 
 
-def detect_ignored(context: LogContext) -> Decision | None:
+def detect_ignored_gpus(context: LogContext) -> Decision | None:
     """Return the cause if TensorFlow ignored every GPU, or if XLA (1.13 to 2.0) fails on an ignored GPU."""
-    if context.registration is None and context.log.has("xla-breaks") and context.log.has("device-ignored-xla"):
+    if (
+        context.registration is None
+        and context.log.has("xla-breaks")
+        and context.log.has("device-ignored-xla")
+    ):
         return Decision(
             Cause.GPU_TOO_OLD, context.list_evidence("device-ignored-xla", "device-ignored", "xla-breaks")
         )
@@ -211,7 +215,7 @@ def _choose_amd_cause(event: Event) -> Cause:
     return Cause.GPU_TOO_OLD if supported and actual < min(supported) else Cause.GPU_TOO_NEW
 
 
-def detect_no_code(context: LogContext) -> Decision | None:
+def detect_missing_gpu_code(context: LogContext) -> Decision | None:
     """Return the cause if TensorFlow has no code for a GPU that is registered or about to be."""
     log = context.log
     if log.has("arch-mismatch"):
@@ -227,7 +231,9 @@ def detect_no_code(context: LogContext) -> Decision | None:
         return Decision(Cause.GPU_TOO_NEW, context.list_evidence("target-too-new"))
     capability = context.find_capability()
     is_newer = (
-        _is_newer_than_cuda(context, capability) and detect_memory(context) is None and not log.has("gpu-fault")
+        _is_newer_than_cuda(context, capability)
+        and detect_memory(context) is None
+        and not log.has("gpu-fault")
     )
     event = log.first("no-kernel-image")
     is_older = _is_older_than_all_code(context, capability)
@@ -249,7 +255,9 @@ def detect_no_code(context: LogContext) -> Decision | None:
         is_too_new = is_too_new and not is_older
         cause = Cause.GPU_TOO_NEW if is_too_new else Cause.GPU_TOO_OLD
         evidence = context.list_evidence("no-kernel-image", "device-created", "device-properties")
-        if capability is None and not is_too_new:  # a build for a few GPUs lacks code both for older and for newer ones
+        if (
+            capability is None and not is_too_new
+        ):  # a build for a few GPUs lacks code both for older and for newer ones
             title = "This TensorFlow has no code that the card can run"
             note = (
                 "The log does not name the card: usually it is older than what this TensorFlow was built for."
@@ -271,10 +279,10 @@ def detect_compilation(context: LogContext) -> Decision | None:
     if not context.log.has("jit-from-ptx"):
         return None
     # TensorFlow logs "jit-from-ptx" for any GPU without a cubin, even for one that is older than all PTX
-    is_older = _is_older_than_all_code(
-        context, context.find_capability()
+    is_older = _is_older_than_all_code(context, context.find_capability())
+    return Decision(
+        Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW, context.list_evidence("jit-from-ptx")
     )
-    return Decision(Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW, context.list_evidence("jit-from-ptx"))
 
 
 def _is_older_than_all_code(context: LogContext, capability: str | None) -> bool:
@@ -322,8 +330,8 @@ def _is_busy(context: LogContext) -> bool:
         return False
     smallest_mib, total_mib = min(reserved_mib), find_gpu_memory(context.log)
     if total_mib is not None and total_mib < 2300:  # a small GPU, with up to 2 GiB
-        return smallest_mib < total_mib * BUSY_SHARE
-    return smallest_mib < BUSY_MIB
+        return smallest_mib < total_mib * MAX_BUSY_SHARE
+    return smallest_mib < MAX_BUSY_MIB
 
 
 def detect_memory(context: LogContext) -> Decision | None:
@@ -385,7 +393,9 @@ def detect_cudnn(context: LogContext) -> Decision | None:
     if all(_OPERATION_FAILED.search(event.text) for event in log.list_events("cudnn-init")):
         title = "cuDNN started, and failed at work"
         note = "The log does not say why: usually memory, a driver or cuDNN that does not serve this card."
-        return Decision(Cause.CUDNN_INIT_FAILED, context.list_evidence("cudnn-init"), (Cause.OOM,), note, title)
+        return Decision(
+            Cause.CUDNN_INIT_FAILED, context.list_evidence("cudnn-init"), (Cause.OOM,), note, title
+        )
     return Decision(Cause.CUDNN_INIT_FAILED, context.list_evidence("cudnn-init"), (Cause.OOM,))
 
 
@@ -414,7 +424,7 @@ def detect_cublas(context: LogContext) -> Decision | None:
     return Decision(Cause.CUBLAS_INIT_FAILED, context.list_evidence("cublas-init"), other_causes)
 
 
-def detect_tools(context: LogContext) -> Decision | None:
+def detect_compiler_and_nccl(context: LogContext) -> Decision | None:
     """Return the cause if libdevice or ptxas is missing, or NCCL fails."""
     log = context.log
     if log.has("libdevice", "ptxas-missing"):
@@ -441,7 +451,9 @@ def detect_both_packages(context: LogContext) -> Decision | None:
         or _is_cpu_build(context)
     ):
         return None
-    evidence = context.list_evidence("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
+    evidence = context.list_evidence(
+        "both-installed", "package-listed", "attribute-missing", "gpu-none-listed"
+    )
     return Decision(Cause.BOTH_PACKAGES, evidence, (Cause.CPU_ONLY_BUILD,))
 
 
@@ -497,7 +509,7 @@ _COMMAND = re.compile(
 """A command line, with or without a prompt, that starts Python with CUDA_VISIBLE_DEVICES set."""
 
 
-def detect_nothing_registered(context: LogContext) -> Decision | None:
+def detect_missing_registration(context: LogContext) -> Decision | None:
     """Return the cause if no GPU was registered and no message explains it, as far as the log shows one."""
     log = context.log
     if context.registration is not None:
@@ -534,7 +546,9 @@ def _choose_silent_cause(context: LogContext) -> Decision:
 
 def has_listed_no_gpu(context: LogContext) -> bool:
     """Return whether the program listed its devices or tested for a GPU, and there was none."""
-    return context.log.has("gpu-none-listed", "devices-listed-cpu") or context.has_answer("gpu-asked", "False")
+    return context.log.has("gpu-none-listed", "devices-listed-cpu") or context.has_answer(
+        "gpu-asked", "False"
+    )
 
 
 def detect_healthy(context: LogContext) -> Decision | None:

@@ -49,11 +49,15 @@ def detect_containers(context: LogContext) -> Decision | None:
     log = context.log
     if log.has("cuda-requirement"):
         return Decision(
-            Cause.CONTAINER_CUDA_REQUIREMENT, context.list_evidence("cuda-requirement"), (Cause.DRIVER_TOO_OLD,)
+            Cause.CONTAINER_CUDA_REQUIREMENT,
+            context.list_evidence("cuda-requirement"),
+            (Cause.DRIVER_TOO_OLD,),
         )
     nvml_event = log.first("container-nvml")
     if nvml_event is not None:
-        return Decision(_choose_container_cause(nvml_event.get("what")), context.list_evidence("container-nvml"))
+        return Decision(
+            _choose_container_cause(nvml_event.get("what")), context.list_evidence("container-nvml")
+        )
     if log.has("no-runtime"):
         return Decision(Cause.NO_NVIDIA_RUNTIME, context.list_evidence("no-runtime"))
     if log.has("container-driver-error"):
@@ -79,7 +83,7 @@ def _choose_container_cause(message: str) -> Cause:
     return Cause.DRIVER_INIT_UNKNOWN if "cuda error" in text else Cause.CONTAINER_DRIVER_LIBS
 
 
-def detect_smi(context: LogContext) -> Decision | None:
+def detect_smi_failure(context: LogContext) -> Decision | None:
     """Return the cause if nvidia-smi failed and TensorFlow logged no error of the driver or its libraries."""
     event = context.log.first("smi-failed")
     if event is None or context.registration is not None or context.log.has("cuinit", "dso-failed"):
@@ -102,12 +106,14 @@ def detect_windows(context: LogContext) -> Decision | None:
     version = context.origin.version
     if (
         version is not None
-        and context.compat.has(version, "windows-without-gpu")
+        and context.compat.has_trait(version, "windows-without-gpu")
         and context.is_windows
         and context.log.has("gpu-none-listed")
         and context.registration is None
     ):
-        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, context.list_evidence("gpu-none-listed", "tf-version"))
+        return Decision(
+            Cause.WINDOWS_NATIVE_UNSUPPORTED, context.list_evidence("gpu-none-listed", "tf-version")
+        )
     return None
 
 
@@ -163,7 +169,9 @@ def _detect_missing_at_import(context: LogContext) -> Decision | None:
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
     msvc_events = [
-        library for library in context.log.list_events("import-dll") if "msvc" in library.get("soname").lower()
+        library
+        for library in context.log.list_events("import-dll")
+        if "msvc" in library.get("soname").lower()
     ]
     if msvc_events:
         return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(msvc_events[:1]))
@@ -271,7 +279,9 @@ def _is_smi_failure(context: LogContext) -> bool:
 
 
 def _lacks_driver_library(context: LogContext) -> bool:
-    return any(is_driver(library.soname) and not library.is_transitive for library in context.missing_libraries)
+    return any(
+        is_driver(library.soname) and not library.is_transitive for library in context.missing_libraries
+    )
 
 
 def _detect_missing_driver(context: LogContext) -> Decision | None:

@@ -23,7 +23,9 @@ _INSTALLED = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/](?:python|pypy)\d|[\\/]Lib[\\/]|\.zip[\\/]|^<|<frozen"
 )
 """A path of an installed module or of the standard library."""
-_TENSORFLOW_PATH = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]")
+_TENSORFLOW_PATH = re.compile(
+    r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]"
+)
 _GPU_PACKAGES = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
@@ -53,7 +55,7 @@ _AFTER_IMPORT_SIGNATURES = (
 """Messages that TensorFlow logs after its import."""
 
 
-def detect_imports(context: LogContext) -> Decision | None:
+def detect_failed_import(context: LogContext) -> Decision | None:
     """Return the cause if `import tensorflow` failed, or None if it succeeded, at once or later."""
     log = context.log
     broken_event = log.first("python-broken")
@@ -146,7 +148,7 @@ def _detect_in_tracebacks(context: LogContext) -> Decision | None:
 def _detect_wrong_module(context: LogContext) -> Decision | None:
     """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
 
-    A module without a name that every release has is not TensorFlow. `detect_other_api` handles names that only
+    A module without a name that every release has is not TensorFlow. `detect_api_mismatch` handles names that only
     TensorFlow 1 or 2 has.
     """
     event = context.log.first("tensorflow-attribute")
@@ -172,12 +174,14 @@ def _detect_wrong_module(context: LogContext) -> Decision | None:
     )
     subject = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
     title = "What is imported under the name tensorflow is not TensorFlow"
-    return Decision(Cause.DAMAGED_FILE, (event,), other_causes, f"{subject} {HOLLOW_NOTE}", title)
+    return Decision(Cause.DAMAGED_FILE, (event,), other_causes, f"{subject} {NOT_TENSORFLOW_NOTE}", title)
 
 
 def _has_messages(context: LogContext) -> bool:
     """Return whether the log has a message of TensorFlow, which shows that it was imported."""
-    has_benign = any(context.log.list_events(name)[0].signature.benign is not None for name in context.log.events)
+    has_benign = any(
+        context.log.list_events(name)[0].signature.benign is not None for name in context.log.events
+    )
     return has_benign or context.log.has("format-classic", "format-absl")
 
 
@@ -188,7 +192,7 @@ def _is_other_api(context: LogContext, event: Event) -> bool:
     return bool(event.get("newer")) and context.has_trait("first-api")
 
 
-def detect_other_api(context: LogContext) -> Decision | None:
+def detect_api_mismatch(context: LogContext) -> Decision | None:
     """Return an inconclusive decision if the program fails because it needs another TensorFlow."""
     event = context.log.first("tensorflow-attribute")
     if event is None or not _is_other_api(context, event):
@@ -206,7 +210,7 @@ PARTIAL_NOTE = (
     "While `tensorflow` was being imported, something that it imports asked for this name: a file of the program's own "
     "that is called tensorflow.py, or as a module that TensorFlow imports, is usually in the way."
 )
-HOLLOW_NOTE = (
+NOT_TENSORFLOW_NOTE = (
     "has this name, so this is not TensorFlow: usually it is a folder `tensorflow` without its "
     "__init__.py, which an interrupted "
     "installation or removal has left, else a file or folder of that name beside the program. "

@@ -47,7 +47,7 @@ STATUS_BY_FATE = {
 
 
 def make_report_html(
-    report: Report, *, typed: str, fix: str | None = None, differences: Sequence[str] = ()
+    report: Report, *, check_command: str, fix: str | None = None, differences: Sequence[str] = ()
 ) -> bytes:
     """Return the HTML page of a redacted report.
 
@@ -68,7 +68,7 @@ def make_report_html(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
         where=python_text,
-        typed=typed,
+        typed=check_command,
         status=_make_status_values(status),
         verdict=report.verdict,
         main=None if main is None else make_finding_values(main),
@@ -142,12 +142,13 @@ def _make_search_values(search: Search) -> dict[str, Any]:
         "soname": search.soname,
         **_make_status_values(Status.GOOD if search.is_resolved else Status.BAD),
         "text": search.text,
-        "open": not search.is_resolved or any(file.fate is not FileOutcome.OPENED for file in search.files),
+        "open": not search.is_resolved
+        or any(file.outcome is not FileOutcome.OPENED for file in search.files),
         "files": [
             {
                 "path": file.path,
-                **_make_status_values(STATUS_BY_FATE[file.fate]),
-                "fate": file.fate.value,
+                **_make_status_values(STATUS_BY_FATE[file.outcome]),
+                "fate": file.outcome.value,
                 "note": file.note,
             }
             for file in search.files

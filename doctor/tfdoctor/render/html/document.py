@@ -62,7 +62,7 @@ def embed_json(data: object) -> str:
 
 def redact_values(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """Return the values with every text redacted. The keys, which the templates use, stay the same."""
-    changed: dict[str, Any] = _change_texts(values, redactor.texts(_iter_texts(values)))
+    changed: dict[str, Any] = _change_texts(values, redactor.redact_texts(_iter_texts(values)))
     return changed
 
 

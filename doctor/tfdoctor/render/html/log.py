@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Severity, Status
-from tfdoctor.logs.excerpt import Excerpt, list_deciding_lines
+from tfdoctor.logs.excerpt import Excerpt, list_evidence_lines
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import make_finding_values
 from tfdoctor.render.html.document import render_page
@@ -43,7 +43,7 @@ def make_logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor
 
 def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
     """Return the report and the excerpt, redacted."""
-    redacted = redactor.texts(
+    redacted = redactor.redact_texts(
         [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
     )
     parts = tuple(
@@ -67,7 +67,7 @@ def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[st
         status = Status.GOOD
     elif root is None or root.severity < Severity.ERROR:
         status = Status.WARNING
-    deciding_lines = list_deciding_lines(report)
+    deciding_lines = list_evidence_lines(report)
     return {
         "name": report.name,
         "anchor": "" if index == 0 else f"{index + 1}-",

@@ -97,7 +97,9 @@ def compare(recorded: Report, current: Report) -> Comparison:
         )
     )
     prefixes = tuple(_get_prefix(report.facts) for report in (recorded, current))
-    recorded_codes, current_codes = ({finding.code for finding in report.findings} for report in (recorded, current))
+    recorded_codes, current_codes = (
+        {finding.code for finding in report.findings} for report in (recorded, current)
+    )
     return Comparison(
         tuple(differences),
         recorded.verdict.summary,
@@ -198,7 +200,9 @@ def _is_same_change(
     before: Snapshot,
     after: Snapshot,
 ) -> bool:
-    return _find_change(before.get(key), after.get(key)) == _find_change(before.get(other_key), after.get(other_key))
+    return _find_change(before.get(key), after.get(key)) == _find_change(
+        before.get(other_key), after.get(other_key)
+    )
 
 
 # ---------------------------------------------------------------- explanations
@@ -207,7 +211,11 @@ def _is_same_change(
 def _find_new_findings(recorded: Report, current: Report) -> list[Finding]:
     """Return the current findings that the recording does not have, except those of severity INFO."""
     recorded_keys = {(finding.code, finding.title) for finding in recorded.findings}
-    return [f for f in current.findings if (f.code, f.title) not in recorded_keys and f.severity is not Severity.INFO]
+    return [
+        f
+        for f in current.findings
+        if (f.code, f.title) not in recorded_keys and f.severity is not Severity.INFO
+    ]
 
 
 def _is_about_root(difference: Difference, current: Report) -> bool:
@@ -300,7 +308,8 @@ def _find_other_machine(recorded: Facts, current: Facts) -> tuple[str, ...]:
             f"the system is {new.distribution or 'another one'}, not {old.distribution or 'the same'}"
         )
     cards = [
-        {(card.address, card.device_id) for card in value_of(facts.driver.pci) or ()} for facts in (recorded, current)
+        {(card.address, card.device_id) for card in value_of(facts.driver.pci) or ()}
+        for facts in (recorded, current)
     ]
     if all(cards) and not cards[0] & cards[1]:
         reasons.append("it has other cards")

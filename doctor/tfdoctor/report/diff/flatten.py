@@ -32,7 +32,7 @@ AREAS = (
 """The areas, in the order of their importance for TensorFlow on a GPU."""
 
 # The sets below are the causes of findings that a change of such a value can explain.
-_DRIVER = frozenset(
+_DRIVER_CAUSES = frozenset(
     {
         Cause.NO_DRIVER,
         Cause.NO_DEVICE,
@@ -47,7 +47,7 @@ _DRIVER = frozenset(
         Cause.CONTAINER_NO_GPU,
     }
 )
-_KERNEL = frozenset(
+_KERNEL_CAUSES = frozenset(
     {
         Cause.NO_DRIVER,
         Cause.NO_DEVICE,
@@ -56,8 +56,8 @@ _KERNEL = frozenset(
         Cause.NVML_MISSING,
     }
 )
-_CARDS = frozenset({Cause.NO_DEVICE, Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.CONTAINER_NO_GPU})
-_LIBRARIES = frozenset(
+_GPU_CAUSES = frozenset({Cause.NO_DEVICE, Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.CONTAINER_NO_GPU})
+_LIBRARY_CAUSES = frozenset(
     {
         Cause.LIBS_NOT_INSTALLED,
         Cause.LIBS_NOT_ON_PATH,
@@ -71,7 +71,7 @@ _LIBRARIES = frozenset(
         Cause.PACKAGE_CONFLICT,
     }
 )
-_TENSORFLOW = _LIBRARIES | {
+_TENSORFLOW_CAUSES = _LIBRARY_CAUSES | {
     Cause.CPU_ONLY_BUILD,
     Cause.BOTH_PACKAGES,
     Cause.DRIVER_TOO_OLD,
@@ -87,7 +87,7 @@ _TENSORFLOW = _LIBRARIES | {
     Cause.NVML_MISSING,
     Cause.SHADOWED_MODULE,
 }
-_PACKAGE_CAUSES = _TENSORFLOW | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
+_PACKAGE_CAUSES = _TENSORFLOW_CAUSES | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
 """The change of a package explains a finding with one of these causes only if the finding names the package."""
 _ENGINE_CAUSES = frozenset(
     {
@@ -98,7 +98,7 @@ _ENGINE_CAUSES = frozenset(
         Cause.CONTAINER_CUDA_REQUIREMENT,
     }
 )
-_PYTHON = frozenset(
+_PYTHON_CAUSES = frozenset(
     {
         Cause.NO_MATCHING_WHEEL,
         Cause.TENSORFLOW_MISSING,
@@ -112,12 +112,13 @@ _CAUSES_BY_VARIABLE = {
     "CUDA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV}),
     "NVIDIA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV, Cause.CONTAINER_NO_GPU}),
     "TF_MIN_GPU_MULTIPROCESSOR_COUNT": frozenset({Cause.HIDDEN_BY_ENV}),
-    "LD_LIBRARY_PATH": _LIBRARIES | {Cause.STUB_LIBCUDA, Cause.COMPAT_NOT_SUPPORTED, Cause.LIBSTDCXX_TOO_OLD},
-    "LD_PRELOAD": _LIBRARIES | {Cause.STUB_LIBCUDA},
-    "PYTHONPATH": _PYTHON | {Cause.CPU_ONLY_BUILD},
-    "PYTHONHOME": _PYTHON,
-    "VIRTUAL_ENV": _PYTHON,
-    "CONDA_PREFIX": _PYTHON,
+    "LD_LIBRARY_PATH": _LIBRARY_CAUSES
+    | {Cause.STUB_LIBCUDA, Cause.COMPAT_NOT_SUPPORTED, Cause.LIBSTDCXX_TOO_OLD},
+    "LD_PRELOAD": _LIBRARY_CAUSES | {Cause.STUB_LIBCUDA},
+    "PYTHONPATH": _PYTHON_CAUSES | {Cause.CPU_ONLY_BUILD},
+    "PYTHONHOME": _PYTHON_CAUSES,
+    "VIRTUAL_ENV": _PYTHON_CAUSES,
+    "CONDA_PREFIX": _PYTHON_CAUSES,
 }
 _MINOR_PACKAGES = re.compile(
     r"(setuptools|tensorboard|pandas|scipy|tensorflow-(?!cpu\Z|gpu\Z|intel\Z|macos\Z|rocm\Z))"
@@ -229,13 +230,13 @@ def _iter_driver_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
         or (module.version if module is not None else None)
         or (smi.driver_version if isinstance(smi, SmiFacts) else None)
     )
-    yield Entry(area, "NVIDIA driver", version, _DRIVER)
+    yield Entry(area, "NVIDIA driver", version, _DRIVER_CAUSES)
     yield _make_entry(
         driver.kernel_module,
         area,
         "kernel module",
         lambda module_facts: f"{module_facts.version}{' (open)' if module_facts.open_kernel else ''}",
-        _DRIVER,
+        _DRIVER_CAUSES,
     )
     yield _make_entry(
         driver.cuda,
@@ -246,35 +247,37 @@ def _iter_driver_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
             if not cuda.loaded
             else _strip_driver_version(normalizer(cuda.path or "is opened"))
         ),
-        _DRIVER,
+        _DRIVER_CAUSES,
     )
     yield _make_entry(
         driver.cuda,
         area,
         "cuInit",
         lambda cuda: f"crashes ({cuda.crashed})" if cuda.crashed else (cuda.init_name or None),
-        _DRIVER,
+        _DRIVER_CAUSES,
     )
-    yield _make_entry(driver.cuda, area, "CUDA of the driver", lambda cuda: cuda.version, _DRIVER)
-    yield _make_entry(driver.nvml, area, "NVML", _describe_nvml, _DRIVER)
+    yield _make_entry(driver.cuda, area, "CUDA of the driver", lambda cuda: cuda.version, _DRIVER_CAUSES)
+    yield _make_entry(driver.nvml, area, "NVML", _describe_nvml, _DRIVER_CAUSES)
     yield Entry(  # only files with the driver version in their names, such as libcuda.so.535.183.01
         area,
         "driver's libraries",
         _join_names(
             sorted({posixpath.basename(path) for path in driver.driver_files if path.count(".") > 2})
         ),
-        _DRIVER,
+        _DRIVER_CAUSES,
     )
-    yield _make_entry(driver.nodes, area, "device nodes", lambda nodes: _join_names(sorted(nodes.names)), _DRIVER)
     yield _make_entry(
-        driver.modules, area, "kernel modules", lambda names: _join_names(sorted(names)), _DRIVER
+        driver.nodes, area, "device nodes", lambda nodes: _join_names(sorted(nodes.names)), _DRIVER_CAUSES
+    )
+    yield _make_entry(
+        driver.modules, area, "kernel modules", lambda names: _join_names(sorted(names)), _DRIVER_CAUSES
     )
     yield _make_entry(
         driver.smi,
         area,
         "nvidia-smi",
         lambda smi_result: f"fails: {smi_result.kind}" if isinstance(smi_result, SmiFailure) else "answers",
-        _DRIVER | {Cause.INCONCLUSIVE},
+        _DRIVER_CAUSES | {Cause.INCONCLUSIVE},
         needs_name=True,
     )
     yield _make_entry(
@@ -282,10 +285,10 @@ def _iter_driver_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
         area,
         "driver packages",
         lambda packages: _join_names(sorted(f"{package.name} {package.version}" for package in packages)),
-        _DRIVER,
+        _DRIVER_CAUSES,
         is_minor=True,
     )
-    yield _make_entry(facts.kernel.runfile, area, "NVIDIA's own installer", str, _DRIVER)
+    yield _make_entry(facts.kernel.runfile, area, "NVIDIA's own installer", str, _DRIVER_CAUSES)
 
 
 def _strip_driver_version(path: str) -> str:
@@ -301,10 +304,12 @@ def _describe_nvml(nvml: Any) -> str:
 
 def _iter_kernel_entries(facts: Facts) -> Iterator[Entry]:
     kernel, area = facts.kernel, "kernel"
-    yield Entry(area, "kernel", facts.machine.kernel or None, _KERNEL)
-    yield _make_entry(kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL)
-    yield _make_entry(kernel.prime, area, "PRIME", str, _KERNEL)
-    yield Entry(area, "cards off the bus", _join_names(kernel.lost_cards), _CARDS | _KERNEL)
+    yield Entry(area, "kernel", facts.machine.kernel or None, _KERNEL_CAUSES)
+    yield _make_entry(
+        kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL_CAUSES
+    )
+    yield _make_entry(kernel.prime, area, "PRIME", str, _KERNEL_CAUSES)
+    yield Entry(area, "cards off the bus", _join_names(kernel.lost_cards), _GPU_CAUSES | _KERNEL_CAUSES)
     yield _make_entry(
         kernel.log,
         area,
@@ -312,7 +317,7 @@ def _iter_kernel_entries(facts: Facts) -> Iterator[Entry]:
         lambda events: _join_names(
             sorted({f"Xid {event.xid}" if event.xid is not None else event.kind for event in events})
         ),
-        _KERNEL | {Cause.INCONCLUSIVE},
+        _KERNEL_CAUSES | {Cause.INCONCLUSIVE},
         aliases=("Xid",),
     )
 
@@ -325,25 +330,27 @@ def _iter_gpu_entries(facts: Facts) -> Iterator[Entry]:
         area,
         "cards that the driver shows",
         lambda cuda_facts: str(cuda_facts.count or 0),
-        _CARDS | _DRIVER,
+        _GPU_CAUSES | _DRIVER_CAUSES,
     )
     for card in value_of(driver.pci) or ():
         binding = f", bound to {card.driver}" if card.driver else ", bound to no driver"
-        yield Entry(area, f"card at {card.address}", f"10de:{card.device_id}{binding}", _CARDS | _KERNEL)
+        yield Entry(
+            area, f"card at {card.address}", f"10de:{card.device_id}{binding}", _GPU_CAUSES | _KERNEL_CAUSES
+        )
     cuda, smi = value_of(driver.cuda), value_of(driver.smi)
     for device in cuda.devices if cuda is not None else ():
         text = f"{device.name or 'a card'}, compute capability {device.compute_capability or 'not known'}"
-        yield Entry(area, f"GPU {device.ordinal}", text, _CARDS)
+        yield Entry(area, f"GPU {device.ordinal}", text, _GPU_CAUSES)
     for gpu in smi.gpus if isinstance(smi, SmiFacts) else ():
         label = f"{gpu.name or 'card'} {gpu.index if gpu.index is not None else gpu.pci_bus_id or ''}".strip()
-        causes = _CARDS | {Cause.GPU_BUSY_OTHER_PROCESS}
+        causes = _GPU_CAUSES | {Cause.GPU_BUSY_OTHER_PROCESS}
         if gpu.compute_mode:
             yield Entry(area, f"{label}: compute mode", gpu.compute_mode, causes, aliases=("compute mode",))
         if gpu.mig is not None:
             mig_text = f"on, {gpu.mig_instances} instances" if gpu.mig else "off"
             yield Entry(area, f"{label}: MIG", mig_text, causes, aliases=("MIG",))
         if gpu.memory_total_mib:
-            yield Entry(area, f"{label}: memory", f"{round(gpu.memory_total_mib / 1024)} GiB", _CARDS)
+            yield Entry(area, f"{label}: memory", f"{round(gpu.memory_total_mib / 1024)} GiB", _GPU_CAUSES)
         health = gpu.health
         if health is None:
             continue
@@ -391,10 +398,26 @@ def _iter_system_entries(facts: Facts) -> Iterator[Entry]:
 
 def _iter_tensorflow_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "TensorFlow", facts.tensorflow
-    yield _make_entry(fact, area, "TensorFlow", lambda tensorflow: tensorflow.version or "of unknown version", _TENSORFLOW)
-    yield _make_entry(fact, area, "its package", lambda tensorflow: tensorflow.distribution, _TENSORFLOW)
-    yield _make_entry(fact, area, "its folder", lambda tensorflow: normalizer(tensorflow.package_dir), _TENSORFLOW)
-    yield _make_entry(fact, area, "missing files", lambda tensorflow: _join_names(tensorflow.missing_files), _TENSORFLOW)
+    yield _make_entry(
+        fact,
+        area,
+        "TensorFlow",
+        lambda tensorflow: tensorflow.version or "of unknown version",
+        _TENSORFLOW_CAUSES,
+    )
+    yield _make_entry(
+        fact, area, "its package", lambda tensorflow: tensorflow.distribution, _TENSORFLOW_CAUSES
+    )
+    yield _make_entry(
+        fact, area, "its folder", lambda tensorflow: normalizer(tensorflow.package_dir), _TENSORFLOW_CAUSES
+    )
+    yield _make_entry(
+        fact,
+        area,
+        "missing files",
+        lambda tensorflow: _join_names(tensorflow.missing_files),
+        _TENSORFLOW_CAUSES,
+    )
     yield _make_entry(
         fact,
         area,
@@ -410,25 +433,34 @@ def _iter_tensorflow_entries(facts: Facts, normalizer: _PathNormalizer) -> Itera
             area,
             name,
             lambda tensorflow, key=key: (
-                tensorflow.cuda_config.get(f"TF_{key}_VERSION") or tensorflow.build_info.get(f"{key.lower()}_version")
+                tensorflow.cuda_config.get(f"TF_{key}_VERSION")
+                or tensorflow.build_info.get(f"{key.lower()}_version")
             ),
-            _TENSORFLOW,
+            _TENSORFLOW_CAUSES,
         )
 
 
 def _iter_python_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "Python", facts.python
-    yield _make_entry(fact, area, "Python", lambda python: python.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
-    yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON, is_minor=True)
     yield _make_entry(
-        fact, area, "C library", lambda python: python.glibc and f"glibc {python.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
+        fact, area, "Python", lambda python: python.version, _PYTHON_CAUSES | {Cause.PACKAGE_CONFLICT}
+    )
+    yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON_CAUSES, is_minor=True)
+    yield _make_entry(
+        fact,
+        area,
+        "C library",
+        lambda python: python.glibc and f"glibc {python.glibc}",
+        frozenset({Cause.GLIBC_TOO_OLD}),
     )
     yield _make_entry(
         fact,
         area,
         "loaded before TensorFlow",
-        lambda python: _join_names(sorted(normalizer(path) for path in python.mapped if "/site-packages/" in path)),
-        _LIBRARIES,
+        lambda python: _join_names(
+            sorted(normalizer(path) for path in python.mapped if "/site-packages/" in path)
+        ),
+        _LIBRARY_CAUSES,
         is_minor=True,
     )
 
@@ -480,10 +512,15 @@ def _iter_library_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator
     loader = value_of(facts.loader)
     for resolution in _list_resolutions(loader):
         yield Entry(
-            "CUDA libraries", resolution.soname, _describe_resolution(facts, resolution, normalizer), _LIBRARIES
+            "CUDA libraries",
+            resolution.soname,
+            _describe_resolution(facts, resolution, normalizer),
+            _LIBRARY_CAUSES,
         )
     for failed in loader.import_needs if loader is not None else ():
-        yield Entry("CUDA libraries", "import tensorflow", f"fails: {normalizer(failed.error)}", _TENSORFLOW)
+        yield Entry(
+            "CUDA libraries", "import tensorflow", f"fails: {normalizer(failed.error)}", _TENSORFLOW_CAUSES
+        )
 
 
 def _list_resolutions(loader: LoaderFacts | None) -> tuple[Resolution, ...]:
@@ -517,11 +554,11 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
             area,
             f"{package.name} (conda)",
             f"{package.version} {package.build}",
-            _LIBRARIES,
+            _LIBRARY_CAUSES,
             aliases=(package.name,),
         )
     for name in python.absent:
-        yield Entry(area, f"{name} (required)", "is not installed", _TENSORFLOW, aliases=(name,))
+        yield Entry(area, f"{name} (required)", "is not installed", _TENSORFLOW_CAUSES, aliases=(name,))
     for shared in python.shared:
         owners = ", ".join(name for name, _ in shared.owners)
         name = f"{posixpath.basename(shared.path)}: owners"
@@ -529,20 +566,23 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
             area,
             name,
             owners,
-            _LIBRARIES,
+            _LIBRARY_CAUSES,
             aliases=(posixpath.basename(shared.path),),
             missing_value="one package",
         )
     for distribution in python.distributions:
         states = [(path, "is gone") for path in distribution.lost]
-        states += [(change.path, "is truncated" if change.cut else "is another file") for change in distribution.changed]
+        states += [
+            (change.path, "is truncated" if change.cut else "is another file")
+            for change in distribution.changed
+        ]
         for path, state in states:
             file_name = posixpath.basename(path)
             yield Entry(
                 area,
                 f"{distribution.name}: {file_name}",
                 state,
-                _LIBRARIES,
+                _LIBRARY_CAUSES,
                 aliases=(file_name,),
                 missing_value="as the wheel brought it",
             )
@@ -578,16 +618,20 @@ def _iter_folder_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
             area,
             "where TensorFlow looks for CUDA",
             _join_names(sorted(folders)),
-            _LIBRARIES,
+            _LIBRARY_CAUSES,
             aliases=("RUNPATH",),
             items=tuple(sorted(folders)),
         )
         yield Entry(
-            area, "preloaded", _join_names(map(normalizer, loader.preload)), _LIBRARIES, aliases=("LD_PRELOAD",)
+            area,
+            "preloaded",
+            _join_names(map(normalizer, loader.preload)),
+            _LIBRARY_CAUSES,
+            aliases=("LD_PRELOAD",),
         )
     if python is not None:
         folders_on_path = [normalizer(folder) for folder in python.sys_path if folder]
-        causes = _PYTHON | {Cause.CPU_ONLY_BUILD}
+        causes = _PYTHON_CAUSES | {Cause.CPU_ONLY_BUILD}
         yield Entry(
             area,
             "sys.path",

@@ -11,11 +11,11 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.failures import get_failure_cause
-from tfdoctor.predict.rehearsal import MODULES_BY_VARIABLE, find_tested_version, list_unmet
+from tfdoctor.predict.rehearsal import MODULES_BY_VARIABLE, find_tested_version, list_unmet_requirements
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 from tfdoctor.text import join_words, split_entries
-from tfdoctor.versions import parse_requirement_or_none, project_of, satisfies
+from tfdoctor.versions import parse_project_name, parse_requirement_or_none, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
     return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
-def check_companions(context: RuleContext, rule: Rule, *packages: str) -> Result:
+def make_companion_result(context: RuleContext, rule: Rule, *packages: str) -> Result:
     """Return the result of a rule about these packages, which has at most one finding.
 
     A package that breaks the import is preferred. The rule must require TensorFlow and the distributions.
@@ -143,7 +143,7 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
         parse_requirement_or_none(line)
         for distribution in tensorflow_distributions
         for line in distribution.requires
-        if project_of(line) == companion.package
+        if parse_project_name(line) == companion.package
     )
     requirement = next((parsed for parsed in requirements if parsed is not None), None)
     default = (
@@ -356,7 +356,11 @@ def choose_requirement(context: RuleContext, package: str, *, reinstall: bool = 
     if working_version is not None and (distribution is None or working_version != distribution.version):
         return f"{package}=={working_version}"
     requirements = (
-        [requirement.requirement for requirement in list_unmet(python) if requirement.package == package]
+        [
+            requirement.requirement
+            for requirement in list_unmet_requirements(python)
+            if requirement.package == package
+        ]
         if python is not None
         else []
     )
@@ -365,7 +369,7 @@ def choose_requirement(context: RuleContext, package: str, *, reinstall: bool = 
     return f"{package}!={distribution.version}" if distribution is not None else package
 
 
-def choose_absent_requirement(context: RuleContext, package: str) -> str:
+def choose_missing_requirement(context: RuleContext, package: str) -> str:
     """Return the pip requirement for a package that this environment lacks.
 
     A copy elsewhere on PYTHONPATH does not count as installed.

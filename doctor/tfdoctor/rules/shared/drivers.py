@@ -17,7 +17,7 @@ from tfdoctor.facts import (
     value_of,
 )
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import check_driver_stage, find_missing_driver_cause
+from tfdoctor.predict import find_missing_driver_cause, predict_driver_stage
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_evidence
 
@@ -66,7 +66,7 @@ def determine_driver_state(context: RuleContext) -> DriverState:
         return DriverState(find_missing_driver_cause(facts, unresolved), unresolved.error, unresolved, answer)
     if answer is None:
         return DriverState(None, "", resolution, None)
-    result = check_driver_stage(facts, answer)
+    result = predict_driver_stage(facts, answer)
     if isinstance(result, tuple):
         return DriverState(result[0], result[1], resolution, answer)
     return DriverState(None, "", resolution, answer)
@@ -184,8 +184,7 @@ def find_code_kind(context: RuleContext, capability: str) -> str:
         return "unknown"
     gpu_capability = versions.parse_capability(capability)
     if any(
-        versions.runs_machine_code(gpu_capability, versions.parse_capability(text))
-        for text in architectures[0]
+        versions.can_run_cubin(gpu_capability, versions.parse_capability(text)) for text in architectures[0]
     ):
         return "native"
     return (
@@ -239,7 +238,7 @@ def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tup
     return tuple(code), tuple(f"{major}.{minor}" for kind, major, minor in matches if kind == "compute")
 
 
-def find_newest_code(context: RuleContext) -> str | None:
+def find_newest_code_capability(context: RuleContext) -> str | None:
     """Return the highest compute capability for which this build has machine code; None if unknown."""
     architectures = list_build_architectures(context)
     build = context.build
@@ -310,14 +309,14 @@ def make_reboot_remedy(context: RuleContext, text: str = "Restart the machine.")
     return Remedy(text, (f"{advice.get_sudo_prefix(context.target)}reboot",), changes_system=True)
 
 
-def list_capable_devices(context: RuleContext) -> list[CudaDevice]:
+def list_devices_with_capability(context: RuleContext) -> list[CudaDevice]:
     """Return the GPUs whose compute capability is known."""
     return [device for device in list_known_devices(context) if device.compute_capability]
 
 
 def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a GPU whose compute capability is known."""
-    if list_capable_devices(context):
+    if list_devices_with_capability(context):
         return None
     if isinstance(context.facts.driver.cuda, Unknown):
         return CouldNotCheck("the compute capability is not known: the driver did not answer")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.engine import get_engine_silence
+from tfdoctor.advice.engine import get_unreachable_engine
 from tfdoctor.facts import value_of
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, outcome_if_unknown, require_value
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_unknown_result, require_value
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
-    outcome = outcome_if_unknown(facts.containers, "container engines")
+    outcome = make_unknown_result(facts.containers, "container engines")
     if outcome is not None:
         return outcome
     if not drivers.list_shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
     containers = value_of(facts.containers)
-    if containers is None or (not containers.tools and get_engine_silence(containers) is None):
+    if containers is None or (not containers.tools and get_unreachable_engine(containers) is None):
         return NotApplicable("there is no container engine")
     return None
 
@@ -43,7 +43,7 @@ def get_container_facts(context: RuleContext) -> ContainerFacts:
     return require_value(value_of(context.facts.containers))
 
 
-def convert_problems(rule: Rule, problems: Sequence[EngineProblem]) -> list[Finding]:
+def make_problem_findings(rule: Rule, problems: Sequence[EngineProblem]) -> list[Finding]:
     """Return the findings of a rule about these engine problems."""
     return [
         rule.make_finding(

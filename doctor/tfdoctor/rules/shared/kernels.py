@@ -47,7 +47,7 @@ def find_missing_module_cause(context: RuleContext) -> Cause | None:
     return state.cause if state.cause in CAUSES_OF_MISSING_MODULE else None
 
 
-def require_waiting_driver(context: RuleContext) -> NotApplicable | None:
+def require_missing_module(context: RuleContext) -> NotApplicable | None:
     """Require an installed driver whose kernel module is not loaded."""
     if find_missing_module_cause(context) is None:
         return NotApplicable("no driver is installed here that waits for its kernel module")
@@ -137,7 +137,7 @@ def make_kernel_event_evidence(context: RuleContext, events: list[KernelEvent]) 
     ]
 
 
-def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
+def explain_from_kernel_log(context: RuleContext) -> ProblemText | None:
     """Return the kernel log's reason why the driver shows no GPU; None if it gives none.
 
     Kinds of events are tried in order of precedence. The latest event of the first kind in the log counts.

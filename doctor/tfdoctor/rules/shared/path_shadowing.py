@@ -69,7 +69,9 @@ def _select_harmful_files(
 
     If none takes part, return all files that the entries put first.
     """
-    rejected_paths = {attempt.path for resolution in failures for attempt in resolution.tried if attempt.problem}
+    rejected_paths = {
+        attempt.path for resolution in failures for attempt in resolution.tried if attempt.problem
+    }
     involved_paths = {
         path for resolution in failures for path in (resolution.path, resolution.needed_by) if path
     } | rejected_paths
@@ -137,7 +139,7 @@ def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> lis
     ]
 
 
-def add_shadowing(
+def add_shadowing_explanation(
     context: RuleContext, finding: Finding, sonames: Sequence[str] = (), *, title: str = ""
 ) -> Finding:
     """Return the finding with an explanation of the file that hides a better library.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Unknown
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, outcome_if_unknown
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_unknown_result
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def require_tensorflow(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require an installed TensorFlow."""
-    return outcome_if_unknown(context.facts.tensorflow, "TensorFlow")
+    return make_unknown_result(context.facts.tensorflow, "TensorFlow")
 
 
 def require_python(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require that the examined Python answered."""
-    return outcome_if_unknown(context.facts.python, "this Python")
+    return make_unknown_result(context.facts.python, "this Python")
 
 
 def require_distributions(context: RuleContext) -> CouldNotCheck | None:
@@ -62,7 +62,7 @@ def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotChec
         return outcome
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    outcome = outcome_if_unknown(context.facts.loader, "the loader")
+    outcome = make_unknown_result(context.facts.loader, "the loader")
     if outcome is not None:
         return CouldNotCheck(outcome.reason)
     if not context.build.required:
@@ -70,7 +70,7 @@ def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotChec
     return None
 
 
-def require_late_opening(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+def require_lazy_loading(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow that opens the CUDA libraries only when it lists GPUs.
 
     A TensorFlow that is linked against them fails at import if one is missing.
