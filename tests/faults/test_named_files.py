@@ -274,3 +274,20 @@ def test_input_file_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: l
     assert result.status == 2
     assert "is what this command reads" in result.err
     assert (tmp_path / "a.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("words", [["diagnose", "--html"], ["placement", "--svg"]])
+def test_standard_input_is_not_replaced(tmp_path: Path, words: list[str]) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("2024-05-03 10:11:13.1: W tensorflow/core/x.cc:1] text\n")
+    with log.open("rb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfdoctor", *words, str(log), "--force"],
+            stdin=stream,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "is what this command reads" in done.stderr
+    assert log.read_text().startswith("2024")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.lint import LintProblem, LintResult, LintTarget, Unreadable, kind_of_file, lint_text
-from tfdoctor.lint.fixes import drop_fixes_of_shared_names, format_diff, list_remaining_names, plan_edits
-from tfdoctor.lint.known_names import guess_variable
+from tfdoctor.lint.fixes import drop_fixes_of_shared_names, format_diff, list_variables, plan_edits
+from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
 from tfdoctor.lint.settings import SKIPPED_FOLDERS, Settings, SettingsError, parse_release, parse_settings
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
@@ -27,7 +27,7 @@ from tfdoctor.system.sources import (
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class LintFormat(str, enum.Enum):
@@ -57,7 +57,7 @@ class _Editable:
 @command
 def lint(
     paths: Annotated[
-        list[Path], argument("Files, or folders with all that is below them.", metavar="PATH...")
+        list[str], argument("Files, or folders with all that is below them.", metavar="PATH...")
     ],
     tf: Annotated[
         str | None, option("The release that the code is for. Default: the environment's.", metavar="VERSION")
@@ -88,17 +88,18 @@ def lint(
         msg = f"--tf {clean_line(tf)!r} is not a release of TensorFlow."
         raise UsageError(msg, hint="tfdoctor lint --tf 2.16 .")
     for path in paths:
-        if not path.exists():
-            msg = f"there is no file or folder {clean_line(str(path))}."
+        if not os.path.exists(path):  # noqa: PTH110 (Path("") would be the working folder)
+            msg = f"there is no file or folder {clean_line(path) or repr(path)}."
             raise UsageError(msg)
-    result, editable, refusals = _lint_files(paths, release, gpus)
+    files = [Path(path) for path in paths]
+    result, editable, refusals = _lint_files(files, release, gpus)
     if diff or fix:
         (OUT if output_format is LintFormat.text else ERR).write(
             clean(_format_changes(editable), limit=4_000_000)
         )
         if fix:
             refusals |= _edit_files(editable)
-            result = _lint_files(paths, release, gpus)[0] if editable else result
+            result = _lint_files(files, release, gpus)[0] if editable else result
             result = replace(
                 result,
                 problems=tuple(
@@ -128,19 +129,25 @@ def _lint_files(
     editable: dict[str, _Editable] = {}
     refusals: dict[str, str] = {}
     correctable: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
-    remaining_names: dict[str, set[str] | None] = {}
-    for path, kind, settings, below_root, leaves_folder in _iter_files(paths):
+    variables: dict[str, set[str] | None] = {}
+
+    def report_folder(error: OSError) -> None:
+        label = str(error.filename)
+        unreadable.append(Unreadable(label, error.strerror or str(error)))
+        variables[label] = None
+
+    for path, kind, settings, below_root, leaves_folder in _iter_files(paths, report_folder):
         target = LintTarget(
             next((item for item in (release, settings.tf, detected[0]) if item is not None), None),
             next((item for item in (gpus, settings.gpus, detected[1]) if item is not None), None),
         )
         label = str(path)
-        remaining_names[label] = set()
+        variables[label] = set()
         try:
             source = load_source(path, python=kind == "python")
         except ValueError as error:
             unreadable.append(Unreadable(label, f"{error}"))
-            remaining_names[label] = _find_misspelt_names(path)
+            variables[label] = _find_variables(path)
             continue
         file_problems, reason = lint_text(source.text, kind, target)
         if reason is not None:
@@ -148,13 +155,15 @@ def _lint_files(
         file_problems = [
             replace(item, path=label) for item in file_problems if settings.includes(below_root, item.name)
         ]
-        remaining_names[label] = list_remaining_names(source.text, kind, file_problems)
+        variables[label] = list_variables(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
             correctable[label] = source, kind, file_problems, leaves_folder
         else:
             problems += file_problems
+    file_ids = {label: _identify(label) for label in variables}
     for label, (source, kind, file_problems, leaves_folder) in correctable.items():
-        fixable = drop_fixes_of_shared_names(file_problems, remaining_names)
+        others = {name: names for name, names in variables.items() if file_ids[name] != file_ids[label]}
+        fixable = drop_fixes_of_shared_names(file_problems, others)
         try:
             if edits := plan_edits(source, fixable, kind):
                 if leaves_folder:
@@ -164,24 +173,36 @@ def _lint_files(
             refusals[label] = f"{error}"
             fixable = [replace(item, fix=None) for item in fixable]
         problems += fixable
-    order = {label: index for index, label in enumerate(remaining_names)}
+    order = {label: index for index, label in enumerate(variables)}
     problems.sort(key=lambda item: order[item.path])
-    return LintResult(len(remaining_names), tuple(problems), tuple(unreadable)), editable, refusals
+    return LintResult(len(variables), tuple(problems), tuple(unreadable)), editable, refusals
 
 
-def _find_misspelt_names(path: Path) -> set[str] | None:
-    """Return the misspelt variables in a file that cannot be checked, or None if it cannot even be read."""
+def _identify(path: str) -> tuple[int, int] | str:
+    """Return the device and the inode of a file, which are the same for all of its names, or else its path."""
     try:
-        return {word for word in iter_capital_words(path) if guess_variable(word)}
+        status = Path(path).stat()
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
+
+
+def _find_variables(path: Path) -> set[str] | None:
+    """Return the known and misspelt variables in a file that cannot be checked, or None if it cannot even be read."""
+    try:
+        return {word for word in iter_capital_words(path) if word in READ_VARIABLES or guess_variable(word)}
     except OSError:
         return None
 
 
-def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
+def _iter_files(
+    paths: Sequence[Path], on_error: Callable[[OSError], None]
+) -> Iterator[tuple[Path, str, Settings, str, bool]]:
     """Yield (path, kind, settings, path in the project, whether it leaves its folder) once for each file.
 
     The project is the folder of the nearest pyproject.toml, which contains the settings. A file leaves its folder if it
-    is a symbolic link to a target outside the given folder. Raise UsageError if settings are invalid.
+    is a symbolic link to a target outside the given folder. `on_error` is called with the error of each folder that
+    cannot be listed. Raise UsageError if settings are invalid.
     """
     visited_paths: set[Path] = set()
     projects: dict[Path, tuple[Settings, Path]] = {}
@@ -200,7 +221,7 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, st
             return bool(settings.exclude) and settings.is_excluded(get_path(file))  # type: ignore[operator]
 
         is_named = not path.is_dir()
-        for file in [path] if is_named else walk_files(path, SKIPPED_FOLDERS, is_excluded):
+        for file in [path] if is_named else walk_files(path, SKIPPED_FOLDERS, is_excluded, on_error):
             kind = kind_of_file(file.name) or kind_of_file(
                 file.name, read_first_line(file) if "." not in file.name else ""
             )

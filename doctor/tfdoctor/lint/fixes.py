@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.lint.known_names import guess_variable
+from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
 from tfdoctor.lint.notebooks import convert_magics, list_code_cells
 from tfdoctor.parse.edits import Edit, EditError, Source, make_edits
 
@@ -24,7 +24,7 @@ __all__ = [
     "drop_ambiguous_fixes",
     "drop_fixes_of_shared_names",
     "format_diff",
-    "list_remaining_names",
+    "list_variables",
     "plan_edits",
 ]
 
@@ -193,47 +193,42 @@ def _catches_type_error(caught: ast.expr | None) -> bool:
     )
 
 
-def list_remaining_names(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
-    """Return the misspelt variables that remain in a file after its fixes are applied."""
+def list_variables(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
+    """Return the misspelt variables that appear in a file, and the known ones that it may set.
+
+    `problems` are those of the file. They also name misspelt variables that its code composes.
+    """
     try:
         parts = [cell.source for cell in list_code_cells(text)] if kind == "notebook" else [text]
     except ValueError:  # an invalid notebook may still use the name
         parts = [text]
-    names = Counter(
+    code = "\n".join(_strip_comments(_LINE_ENDING.sub("\n", part), kind) for part in parts)
+    is_python = kind in ("python", "notebook")
+    return {
         name
-        for part in parts
-        for name in _CAPITALS.findall(_strip_comments(_LINE_ENDING.sub("\n", part), kind))
-    )
-    names.subtract(
-        problem.fix.old for problem in problems if problem.fix and problem.name == "misspelt-variable"
-    )
-    remaining_names = {name for name, count in names.items() if count > 0 and guess_variable(name)}
-    # a name that Python code composes appears nowhere as a word, so it is taken from the message
-    return remaining_names.union(
-        *(
-            _CAPITALS.findall(item.message)[:1]
-            for item in problems
-            if item.name == "misspelt-variable" and item.fix is None
-        )
-    )
+        for name in set(_CAPITALS.findall(code))
+        if guess_variable(name) or (name in READ_VARIABLES and (not is_python or _is_set(name, code)))
+    }.union(*(_CAPITALS.findall(item.message)[:1] for item in problems if item.name == "misspelt-variable"))
 
 
 def drop_fixes_of_shared_names(
-    problems: Sequence[LintProblem], unfixed_names: Mapping[str, set[str] | None]
+    problems: Sequence[LintProblem], variables: Mapping[str, set[str] | None]
 ) -> list[LintProblem]:
-    """Return the problems, without the fixes of misspelt variables that (may) remain in another file.
+    """Return the problems, without the fixes of variables that another file uses or sets, or may use.
 
-    `unfixed_names` has the result of `list_remaining_names` for each path, or None if the file could not be read.
+    `variables` has the result of `list_variables` for the path of each other file, or None if it could not be read.
     """
 
     def explain_drop(problem: LintProblem) -> str:
         if problem.fix is None or problem.name != "misspelt-variable":
             return ""
-        for path, names in unfixed_names.items():
+        for path, names in variables.items():
             if names is None:
                 return f"{path} could not be read and may use the name, too: correct it by hand."
             if problem.fix.old in names:
                 return f"The name stands in {path}, too: correct both by hand."
+            if problem.fix.text in names:
+                return f"{path} sets {problem.fix.text}: correct it by hand."
         return ""
 
     return [

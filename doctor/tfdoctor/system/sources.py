@@ -35,14 +35,17 @@ _BYTE_ORDER_MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE:
 
 
 def walk_files(
-    folder: Path, skipped_patterns: Sequence[str], is_excluded: Callable[[Path], bool]
+    folder: Path,
+    skipped_patterns: Sequence[str],
+    is_excluded: Callable[[Path], bool],
+    on_error: Callable[[OSError], None] | None = None,
 ) -> Iterator[Path]:
     """Yield the files below a folder, sorted within each folder.
 
     Files and folders for which `is_excluded` returns true are omitted, and so are folders whose name matches a
-    pattern in `skipped_patterns`.
+    pattern in `skipped_patterns`. `on_error` is called with the error of each folder that cannot be listed.
     """
-    for root, folders, files in os.walk(folder, followlinks=False):
+    for root, folders, files in os.walk(folder, onerror=on_error, followlinks=False):
         parent = Path(root)
         folders[:] = sorted(
             name

@@ -39,8 +39,8 @@ def check_file(
 ) -> None:
     """Check that a file can be written to `target`.
 
-    `reads` are the files and folders that the command reads. They and the files in these folders are not replaced,
-    even with --force. None in `reads` is ignored.
+    `reads` are the files and folders that the command reads. They, the files in these folders and standard input are
+    not replaced, even with --force. None in `reads` is ignored.
 
     Raise UsageError if the target is invalid, or Error if this user may not write there.
     """
@@ -68,7 +68,7 @@ def check_file(
         raise UsageError(message, hint="Name another place, or give --force to replace it.")
     if kind == "file":
         resolved = target.resolve()
-        if any(
+        if _is_same_file(target, "/dev/stdin") or any(
             resolved.is_relative_to(Path(source).resolve()) or _is_same_file(target, source)
             for source in reads
             if source
