@@ -1,6 +1,6 @@
 """Exceptions that users see, and the exit codes of all commands (see CONTRIBUTING.md).
 
-An `Error` has a sentence about the problem, and optionally a hint about what to do next. Any other exception that
+An `Error` contains a sentence about the problem, and may contain a hint about what to do next. Any other exception that
 reaches the user is a bug in tfdoctor.
 """
 

@@ -1,6 +1,6 @@
-"""Pages about codes and causes, for `tfdoctor explain` and docs/rules.md.
+"""Look up the documentation of codes and causes, for `tfdoctor explain` and docs/rules.md.
 
-The documentation of a rule is the docstring of its module: a first line, then the sections of `HEADINGS`.
+The documentation of a rule is the docstring of its module: a first paragraph, and a section for each of `HEADINGS`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.retired import RetiredRule
 
 HEADINGS = ("What it means", "How it is seen", "What to do")
-"""The sections of every rule's docstring, in this order."""
+"""The headings of the sections in every rule's docstring, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class CauseEntry:
     meaning: str
     codes: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
-    """The remedies, if no rule's page describes the cause."""
+    """The remedies, if no page of a rule describes the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +105,11 @@ class Explanation:
     retired: RetiredRule | None = None
     """The retired rule that the query names, else None. `rules` are then the rules that replace it."""
     meaning: str = ""
-    """The meaning of the log message in the query, in a sentence or two; empty if the query is none."""
+    """The meaning of the log message in the query, in one or two sentences; empty if the query is no message."""
 
 
-def choose_next_command(explanation: Explanation) -> str:
-    """Return the command to run after reading a page, whose output shows the remedy for this machine.
-
-    The result is empty if the page itself has commands, or if it lists all entries.
-    """
-    codes = {rule.code for rule in explanation.rules}
-    if explanation.query is None or any(
-        remedy.commands for entry in explanation.causes for remedy in entry.remedies
-    ):
-        return ""
-    if codes & {page.code for page in CLUSTER_FAULTS}:
-        return "tfdoctor cluster"
-    if codes & {page.code for page in FLEET_PAGES}:
-        return "tfdoctor fleet report DIR"
-    if codes & {page.code for page in KINDS}:
-        return "tfdoctor lint ."
-    if MEMORY in codes:
-        return "tfdoctor check"
-    if codes & set(LOG_NOTES):
-        return "tfdoctor diagnose train.log"
-    return "tfdoctor build --check Dockerfile" if codes & _DOCKERFILE_CODES else "tfdoctor check"
-
-
+DOCUMENTED_RULES: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
+"""The rules of `check` and of `build --check`."""
 _DOCKERFILE_CODES = {rule.code for rule in DOCKERFILE_RULES}
 LOG_CODES = {
     cause.data.code: cause
@@ -152,12 +131,12 @@ TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
 """Code that limits the GPU memory of TensorFlow."""
 LOG_NOTES = {
     HARMLESS: RuleEntry(
-        HARMLESS,
-        "harmless-messages",
-        "Messages in a log that look bad and are harmless",
-        (),
-        "Lines that look alarming but decide nothing.",
-        (
+        code=HARMLESS,
+        name="harmless-messages",
+        title="Messages in a log that look bad and are harmless",
+        causes=(),
+        summary="Lines that look alarming but decide nothing.",
+        sections=(
             Section(
                 "What it means",
                 "A healthy log is full of alarming lines: no NUMA node, a factory registered twice, no "
@@ -167,12 +146,12 @@ LOG_NOTES = {
         ),
     ),
     MISLEADING: RuleEntry(
-        MISLEADING,
-        "easily-misread",
-        "Lines in a log that are easily taken for the opposite",
-        (),
-        "Lines that say less than they seem to.",
-        (
+        code=MISLEADING,
+        name="easily-misread",
+        title="Lines in a log that are easily taken for the opposite",
+        causes=(),
+        summary="Lines that say less than they seem to.",
+        sections=(
             Section(
                 "What it means",
                 "A line says less than it seems to: XLA_GPU devices are not registered GPUs, a library that was "
@@ -182,12 +161,12 @@ LOG_NOTES = {
         ),
     ),
     RELEASE: RuleEntry(
-        RELEASE,
-        "which-tensorflow",
-        "Which TensorFlow wrote a log, by the lines of its source",
-        (),
-        "Lines that reveal the release.",
-        (
+        code=RELEASE,
+        name="which-tensorflow",
+        title="Which TensorFlow wrote a log, by the lines of its source",
+        causes=(),
+        summary="Lines that reveal the release.",
+        sections=(
             Section(
                 "What it means",
                 "A message names the file and the line of TensorFlow's source that logs it, and these change from "
@@ -200,12 +179,12 @@ LOG_NOTES = {
         ),
     ),
     DEVICE_UNUSED: RuleEntry(
-        DEVICE_UNUSED,
-        "device-unused",
-        "A GPU is there and got nothing",
-        (),
-        "TensorFlow lists a GPU, and the placement log puts no operation on it.",
-        (
+        code=DEVICE_UNUSED,
+        name="device-unused",
+        title="A GPU is there and got nothing",
+        causes=(),
+        summary="TensorFlow lists a GPU, and the placement log puts no operation on it.",
+        sections=(
             Section(
                 "What it means",
                 "TensorFlow puts operations on the first GPU unless the program says otherwise. It takes the memory of "
@@ -219,12 +198,12 @@ LOG_NOTES = {
         ),
     ),
     RAN_ON_CPU: RuleEntry(
-        RAN_ON_CPU,
-        "ran-on-cpu",
-        "Operations ran on the CPU, all of them or between those on a GPU",
-        (),
-        "A placement log shows the CPU where one expects a GPU.",
-        (
+        code=RAN_ON_CPU,
+        name="ran-on-cpu",
+        title="Operations ran on the CPU, all of them or between those on a GPU",
+        causes=(),
+        summary="A placement log shows the CPU where one expects a GPU.",
+        sections=(
             Section(
                 "What it means",
                 "Some operations have no kernel for GPUs: strings, Python functions, some types. Between operations "
@@ -239,12 +218,12 @@ LOG_NOTES = {
         ),
     ),
     NOT_TIMED: RuleEntry(
-        NOT_TIMED,
-        "not-timed",
-        "A measurement that has no times",
-        (),
-        "TensorFlow did not compute what `bench` asked it to.",
-        (
+        code=NOT_TIMED,
+        name="not-timed",
+        title="A measurement that has no times",
+        causes=(),
+        summary="TensorFlow did not compute what `bench` asked it to.",
+        sections=(
             Section(
                 "What it means", "TensorFlow was not imported, or every piece of work failed or was stopped."
             ),
@@ -252,12 +231,12 @@ LOG_NOTES = {
         ),
     ),
     BENCH_DISTURBED: RuleEntry(
-        BENCH_DISTURBED,
-        "bench-disturbed",
-        "A measurement that something else disturbed",
-        (),
-        "Other programs used the processors or the card, a quota stopped TensorFlow, or the card was hot.",
-        (
+        code=BENCH_DISTURBED,
+        name="bench-disturbed",
+        title="A measurement that something else disturbed",
+        causes=(),
+        summary="Other programs used the processors or the card, a quota stopped TensorFlow, or the card was hot.",
+        sections=(
             Section(
                 "What it means",
                 "The times are what a program gets at this moment. They are no measure of the machine, and a "
@@ -267,12 +246,12 @@ LOG_NOTES = {
         ),
     ),
     SLOWER_THAN_ONE_GPU: RuleEntry(
-        SLOWER_THAN_ONE_GPU,
-        "slower-than-one",
-        "Several devices that train slower than one of them",
-        (),
-        "The same whole batch takes longer on several devices than on the fastest of them.",
-        (
+        code=SLOWER_THAN_ONE_GPU,
+        name="slower-than-one",
+        title="Several devices that train slower than one of them",
+        causes=(),
+        summary="The same whole batch takes longer on several devices than on the fastest of them.",
+        sections=(
             Section(
                 "What it means",
                 "Each device gets a part of the batch, and after each step the gradients are averaged. A small part "
@@ -283,12 +262,12 @@ LOG_NOTES = {
         ),
     ),
     BELOW_PEAK: RuleEntry(
-        BELOW_PEAK,
-        "below-peak",
-        "A card that gives far less than it can",
-        (),
-        "Its largest matrix products ran at less than 30 % of what its multiprocessors can give in float32.",
-        (
+        code=BELOW_PEAK,
+        name="below-peak",
+        title="A card that gives far less than it can",
+        causes=(),
+        summary="Its largest matrix products ran at less than 30 % of what its multiprocessors can give in float32.",
+        sections=(
             Section(
                 "What it means",
                 "The usual reasons, in this order: a power limit, another program, heat, a slow clock that was set.",
@@ -297,12 +276,12 @@ LOG_NOTES = {
         ),
     ),
     NARROW_LINK: RuleEntry(
-        NARROW_LINK,
-        "narrow-link",
-        "A card whose way to the host is narrower than it could be",
-        (),
-        "While it computed it used fewer lanes of PCI Express, or a lower generation, than card and slot could have.",
-        (
+        code=NARROW_LINK,
+        name="narrow-link",
+        title="A card whose way to the host is narrower than it could be",
+        causes=(),
+        summary="While it computed it used fewer lanes of PCI Express, or a lower generation, than card and slot could have.",
+        sections=(
             Section(
                 "What it means",
                 "Data comes to it more slowly than it could: copies of batches, and gradients between cards without "
@@ -317,12 +296,12 @@ LOG_NOTES = {
         ),
     ),
     NOT_PRINTED: RuleEntry(
-        NOT_PRINTED,
-        "placement-not-printed",
-        "A log that does not say where operations ran",
-        (),
-        "TensorFlow prints the placement of operations only where it is asked to.",
-        (
+        code=NOT_PRINTED,
+        name="placement-not-printed",
+        title="A log that does not say where operations ran",
+        causes=(),
+        summary="TensorFlow prints the placement of operations only where it is asked to.",
+        sections=(
             Section("What it means", "The log has no line of a placement and no refused one."),
             Section(
                 "What to do",
@@ -332,12 +311,12 @@ LOG_NOTES = {
         ),
     ),
     MEMORY: RuleEntry(
-        MEMORY,
-        "memory",
-        "Why TensorFlow takes all of a GPU's memory",
-        (),
-        "TensorFlow takes the memory of every GPU at its start, unless the program limits it.",
-        (
+        code=MEMORY,
+        name="memory",
+        title="Why TensorFlow takes all of a GPU's memory",
+        causes=(),
+        summary="TensorFlow takes the memory of every GPU at its start, unless the program limits it.",
+        sections=(
             Section(
                 "What it means",
                 "At its first operation TensorFlow takes nearly all free memory of every GPU that it sees, and divides "
@@ -359,20 +338,75 @@ LOG_NOTES = {
     ),
     **{
         page.code: RuleEntry(
-            page.code,
-            page.name,
-            page.title,
-            (),
-            page.summary,
-            (Section("What it means", page.meaning), Section("What to do", page.remedy)),
+            code=page.code,
+            name=page.name,
+            title=page.title,
+            causes=(),
+            summary=page.summary,
+            sections=(Section("What it means", page.meaning), Section("What to do", page.remedy)),
         )
         for page in (*CLUSTER_FAULTS, *FLEET_PAGES, *KINDS)
     },
 }
-"""The pages by code for the findings of `diagnose`, `placement`, `cluster`, `fleet`, `bench` and `lint` that have no cause.
+"""The pages about findings that have no cause, by code, and the page about GPU memory.
 
-They include the page about GPU memory.
+The findings are those of `diagnose`, `diagnose --placement`, `cluster`, `fleet`, `bench` and `lint`.
 """
+_LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
+"""The codes of `lint` findings, by the ID of the signature of the log message that the mistake causes."""
+MAX_QUERY_CHARS = 4000
+"""The largest number of characters of a query that are read."""
+_LIBRARY_PATTERN = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
+"""The file name of a shared library."""
+_COMMON_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "the and for not with that this are was you your from have has can cannot could gpu tensorflow error warning "
+        "use why does what how get see when device devices file files failed",
+    )
+)
+"""Words that are so common that they do not identify a page."""
+SITUATIONS: dict[str, tuple[str, str]] = {
+    "tensorflow-1": ("1.14 1.15 tf1 contrib", "tfdoctor recommend --tf 1.14"),
+    "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend --gpu "RTX 5090"'),
+    "old-cards": ("kepler maxwell pascal volta k40 k80 p100 v100", "tfdoctor recommend"),
+    "wsl2": ("wsl wsl2 windows", "tfdoctor check"),
+    "cluster": ("slurm srun sbatch hpc cluster apptainer singularity", "tfdoctor check"),
+    "kubernetes": ("kubernetes k8s kubectl pod pods", "tfdoctor check"),
+    "network": (
+        "proxy certificate certificate_verify_failed ssl mirror offline",
+        "tfdoctor install --dry-run",
+    ),
+    "conda": ("conda mamba miniconda anaconda miniforge", "tfdoctor check"),
+    "notebooks": ("jupyter notebook colab ipykernel kernelspec", "tfdoctor check --python kernel.json"),
+    "compose": ("docker compose devcontainer devcontainers podman", "tfdoctor check -v"),
+    "two-frameworks": ("torch pytorch jax", "tfdoctor check"),
+    "skipping-registering": ("skipping dlopen", "tfdoctor check"),
+}
+"""(keywords, first command) of each page in docs/situations, by name. The pages are not part of the package."""
+
+
+def choose_next_command(explanation: Explanation) -> str:
+    """Return the command whose output shows the remedy for this machine, as the next step after a page.
+
+    The result is empty if the page itself contains commands, or if it lists all entries.
+    """
+    codes = {rule.code for rule in explanation.rules}
+    if explanation.query is None or any(
+        remedy.commands for entry in explanation.causes for remedy in entry.remedies
+    ):
+        return ""
+    if codes & {page.code for page in CLUSTER_FAULTS}:
+        return "tfdoctor cluster"
+    if codes & {page.code for page in FLEET_PAGES}:
+        return "tfdoctor fleet report DIR"
+    if codes & {page.code for page in KINDS}:
+        return "tfdoctor lint ."
+    if MEMORY in codes:
+        return "tfdoctor check"
+    if codes & set(LOG_NOTES):
+        return "tfdoctor diagnose train.log"
+    return "tfdoctor build --check Dockerfile" if codes & _DOCKERFILE_CODES else "tfdoctor check"
 
 
 def make_rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
@@ -388,14 +422,11 @@ def make_rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
     )
 
 
-DOCUMENTED_RULES: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
-"""The rules of `check` and of `build --check`."""
-
-
 def list_entries(rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES) -> Explanation:
     """Return the entries for all rules, sorted by code, and for all causes."""
     entries = tuple(make_rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
-    return Explanation(None, entries, tuple(_make_cause_entry(cause, entries) for cause in Cause))
+    causes = tuple(_make_cause_entry(cause, entries) for cause in Cause)
+    return Explanation(query=None, rules=entries, causes=causes)
 
 
 def find_entries(
@@ -410,16 +441,16 @@ def find_entries(
     names if nothing matches.
     """
     try:
-        return _lookup_by_name(query, rules, retired)
+        return _find_by_name(query, rules, retired)
     except UsageError:
-        code, meaning = _lookup_message(query)
+        code, meaning = _find_message(query)
         code = code or _search_pages(query, list_entries(rules))
         if not code:
             raise
-    return replace(_lookup_by_name(code, rules, retired), query=query, meaning=meaning)
+    return replace(_find_by_name(code, rules, retired), query=query, meaning=meaning)
 
 
-def _lookup_by_name(
+def _find_by_name(
     query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[RetiredRule]
 ) -> Explanation:
     """Return the entries for a code, a rule name or a cause. Raise UsageError if nothing matches."""
@@ -454,11 +485,14 @@ def _lookup_by_name(
         for entry in all_entries.rules
         if entry not in matching_rules and any(entry.code in cause.codes for cause in causes)
     )
+    # If only one rule can report the cause, its page explains the cause best.
     if not matching_rules and len(related) == 1 and log_cause is None:
         matching_rules, related = related, ()
     if not matching_rules:
         causes = tuple(replace(entry, remedies=_list_remedies(entry.cause)) for entry in causes)
-    return Explanation(query, matching_rules, causes, related, retired_rule)
+    return Explanation(
+        query=query, rules=matching_rules, causes=causes, related=related, retired=retired_rule
+    )
 
 
 def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
@@ -469,9 +503,10 @@ def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
 # ---------------------------------------------------------------- messages
 
 
-def _lookup_message(query: str) -> tuple[str, str]:
-    """Return (code, meaning) of a log line; both are empty if the query is not a known log line."""
-    if not any(mark in query for mark in (" ", ".so", "_", "=")):
+def _find_message(query: str) -> tuple[str, str]:
+    """Return (code, meaning) of a log line. Both are empty if the query is not a known log line."""
+    # A log line contains at least one of these, unlike the name of a rule or cause.
+    if not any(marker in query for marker in (" ", ".so", "_", "=")):
         return "", ""
     compat = Compat.load()
     all_signatures = load_signatures()
@@ -484,42 +519,24 @@ def _lookup_message(query: str) -> tuple[str, str]:
     if names and (
         not has_cause or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
     ):
-        missing = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
-        return missing.data.code, ""
+        library_cause = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
+        return library_cause.data.code, ""
     if has_cause:
         return decision.cause.data.code, meaning
     signatures = [event.signature for matches in context.log.events.values() for event in matches]
-    with_cause = next((signature for signature in signatures if signature.causes), None)
-    if with_cause is not None:  # one line does not prove a cause, so use the first possible one
-        return with_cause.causes[0].data.code, with_cause.says
-    lint_match = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
-    if lint_match is not None:
-        return _LINT_CODES[lint_match.id], lint_match.says
+    cause_signature = next((signature for signature in signatures if signature.causes), None)
+    if cause_signature is not None:  # one line does not prove a cause, so use the first of the possible causes
+        return cause_signature.causes[0].data.code, cause_signature.says
+    lint_signature = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
+    if lint_signature is not None:
+        return _LINT_CODES[lint_signature.id], lint_signature.says
     return (HARMLESS, meaning) if any(signature.benign is not None for signature in signatures) else ("", "")
-
-
-_LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
-"""The codes of `lint` findings, by the signature of the log message that the mistake in the program causes."""
-
-
-MAX_QUERY_CHARS = 4000
-"""The number of characters of a query that are read."""
-_LIBRARY_PATTERN = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
-"""The file name of a shared library."""
-_COMMON_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "the and for not with that this are was you your from have has can cannot could gpu tensorflow error warning "
-        "use why does what how get see when device devices file files failed",
-    )
-)
-"""Words that are so common that they do not identify a page."""
 
 
 def _search_pages(query: str, all_entries: Explanation) -> str:
     """Return the code of the page that has the most words of the query; empty if no page has enough.
 
-    A page must have more than half of the words. A word in its title, name or summary counts more than one in its text.
+    A page must contain more than half of the words. A word in its title, name or summary scores more than one in its text.
     """
     words = {
         word
@@ -542,8 +559,9 @@ def _search_pages(query: str, all_entries: Explanation) -> str:
         head_words, body_words = (set(re.findall(r"[a-z0-9]{3,40}", text.lower())) for text in (head, body))
         if len(words & (head_words | body_words)) * 2 > len(words):
             scores.append((3 * len(words & head_words) + len(words & body_words), code))
-    best = max(scores, default=(0, ""), key=lambda scored: scored[0])
-    return best[1] if len(words) > 1 and best[0] > len(words) else ""
+    best_score, best_code = max(scores, default=(0, ""), key=lambda scored: scored[0])
+    # One word is too vague, and a low score means that the words are in the text of the page only.
+    return best_code if len(words) > 1 and best_score > len(words) else ""
 
 
 def _make_cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
@@ -552,28 +570,8 @@ def _make_cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
     return CauseEntry(cause, cause.data.meaning, codes)
 
 
-SITUATIONS: dict[str, tuple[str, str]] = {
-    "tensorflow-1": ("1.14 1.15 tf1 contrib", "tfdoctor recommend --tf 1.14"),
-    "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend --gpu "RTX 5090"'),
-    "old-cards": ("kepler maxwell pascal volta k40 k80 p100 v100", "tfdoctor recommend"),
-    "wsl2": ("wsl wsl2 windows", "tfdoctor check"),
-    "cluster": ("slurm srun sbatch hpc cluster apptainer singularity", "tfdoctor check"),
-    "kubernetes": ("kubernetes k8s kubectl pod pods", "tfdoctor check"),
-    "network": (
-        "proxy certificate certificate_verify_failed ssl mirror offline",
-        "tfdoctor install --dry-run",
-    ),
-    "conda": ("conda mamba miniconda anaconda miniforge", "tfdoctor check"),
-    "notebooks": ("jupyter notebook colab ipykernel kernelspec", "tfdoctor check --python kernel.json"),
-    "compose": ("docker compose devcontainer devcontainers podman", "tfdoctor check -v"),
-    "two-frameworks": ("torch pytorch jax", "tfdoctor check"),
-    "skipping-registering": ("skipping dlopen", "tfdoctor check"),
-}
-"""(keywords, first command) of the pages of docs/situations, by name. The pages are not part of the package."""
-
-
-def _find_situation(query: str) -> str:
-    """Return a sentence about the page with a keyword that is in the query; empty if there is none."""
+def _format_situation_hint(query: str) -> str:
+    """Return a sentence about the first page with a keyword in the query; empty if there is none."""
     words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
     for page, (keywords, command) in SITUATIONS.items():
         if words & set(keywords.split()):
@@ -584,15 +582,16 @@ def _find_situation(query: str) -> str:
 def _make_no_match_error(query: str, word: str, code: str, candidates: Sequence[str]) -> UsageError:
     """Return the error for a query that matches nothing. Its hint has the most similar names."""
     names = list(dict.fromkeys(candidates))
-    with_prefix = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
-    similar = with_prefix or difflib.get_close_matches(word, names, n=4, cutoff=0.6)
+    # "TFD" alone, of 3 characters, is a prefix of all codes.
+    codes_with_prefix = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
+    similar = codes_with_prefix or difflib.get_close_matches(word, names, n=4, cutoff=0.6)
     similar += [
         name for name in difflib.get_close_matches(code, names, n=3, cutoff=0.75) if name not in similar
     ]
     if not similar and len(word) > 2:
         similar = [name for name in names if word in name][:4]
     log_hint = "`tfdoctor diagnose FILE` reads a whole log; " if " " in query.strip() else ""
-    hint = f"{_find_situation(query)}{log_hint}`tfdoctor explain` lists every code and cause."
+    hint = f"{_format_situation_hint(query)}{log_hint}`tfdoctor explain` lists every code and cause."
     if similar:
         hint = f"did you mean {_join_alternatives(similar)}? {hint}"
     short_query = query if len(query) <= 60 else query[:60] + "…"

@@ -1,4 +1,4 @@
-"""Dataclasses for the conclusions from the facts: findings, outcomes, predictions, and the report.
+"""Dataclasses for the conclusions from the facts: findings, outcomes, predictions and the report.
 
 The JSON schemas in docs/schemas describe their fields and values. The root causes are defined in `causes`.
 """
@@ -61,7 +61,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     short_title: str = ""
-    """The title in a few words, for the summary at the top of the report."""
+    """A shorter title for the summary at the top of the report."""
 
 
 class RuleBase:
@@ -100,7 +100,7 @@ class RuleBase:
 
 
 class OutcomeKind(str, enum.Enum):
-    """The result of a check, which is one run of a rule."""
+    """The kind of result that a check can have."""
 
     FOUND = "found"
     CLEAN = "clean"
@@ -111,7 +111,7 @@ class OutcomeKind(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a check, which is one run of a rule."""
+    """The result of a check, which is one run of a rule."""
 
     code: str
     kind: OutcomeKind
@@ -152,20 +152,20 @@ class Observation:
     seconds: float
     devices: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
-    """One entry per device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
+    """A text for each device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str = ""
     cause: Cause | None = None
     """Why the import failed or a GPU computed nothing; None if everything worked or the cause is not known."""
     stop_reason: str = ""
     """Why tfdoctor stopped the process ("did not end in time"); empty if it ended by itself.
 
-    Nothing may be concluded from results that are missing because of that.
+    If tfdoctor stopped it, nothing may be concluded from missing results.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether TensorFlow can use the GPU, and if not, the cause. None means that this is not known."""
+    """Whether TensorFlow can use the GPU, and if not, the cause. None means not known."""
 
     gpu_usable: bool | None
     cause: Cause | None
@@ -185,7 +185,7 @@ class Status(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """An area, such as the driver or CUDA, which is one line in the summary of the report."""
+    """An area of the examination, such as the driver or CUDA: one line in the summary of the report."""
 
     name: str
     status: Status
@@ -200,7 +200,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The complete result of `check`. Renderers only format it."""
+    """The complete result of `check`. Renderers only format it, and draw no conclusions."""
 
     facts: Facts
     prediction: Prediction
@@ -224,10 +224,10 @@ class Report:
 
     def count_outcomes(self) -> dict[str, int]:
         """Return the number of checks by kind of outcome. The keys are those of the JSON schema."""
-        result = {kind.value: 0 for kind in OutcomeKind}
+        count_by_kind = {kind.value: 0 for kind in OutcomeKind}
         for outcome in self.outcomes:
-            result[outcome.kind.value] += 1
-        return result
+            count_by_kind[outcome.kind.value] += 1
+        return count_by_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,9 @@ class Simulation:
     driver: str
     cuda: str
     proves: tuple[str, ...]
+    """Phrases for what the run proves."""
     does_not_prove: tuple[str, ...]
+    """Phrases for what it does not prove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +266,11 @@ class Verification:
     target: str
     stages: tuple[Stage, ...]
     expected: int | None
+    """The number of GPUs that TensorFlow should see; None if not known."""
     visible: int | None
+    """The number of GPUs that TensorFlow lists; None if not known."""
     computed: int | None
+    """The number of GPUs that computed correctly; None if not known."""
     cause: Cause | None
     summary: str
     findings: tuple[Finding, ...]

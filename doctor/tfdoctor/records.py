@@ -1,9 +1,9 @@
 """Frozen dataclasses that take little time to define.
 
 The standard library's `@dataclass` compiles six methods for each class, which takes half a millisecond. `check` defines
-150 classes, but creates objects of only a few dozen. Here nothing is compiled: the methods are shared, and `__init__` is
-built when the first object is created. Otherwise the classes are ordinary dataclasses: `fields`, `replace`, pattern
-matching and type checkers work. `field` supports only default, default_factory, repr and metadata.
+150 classes, but creates objects of only a few dozen. Here nothing is compiled: all classes share the methods, and
+`__init__` is built when the first object is created. Apart from this, the classes are ordinary dataclasses: `fields`,
+`replace`, pattern matching and type checkers work. `field` supports only default, default_factory, repr and metadata.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["dataclass"]
 
 _define_fields = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
-"""A decorator that defines only the fields and slots of a dataclass."""
+"""The decorator that defines only the fields and slots of a dataclass."""
 _define_keyword_fields = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
-"""The same for keyword-only fields."""
+"""The decorator that does the same for keyword-only fields."""
 
 
 if not TYPE_CHECKING:
@@ -34,17 +34,18 @@ if not TYPE_CHECKING:
         """
         if not (frozen and slots):
             raise TypeError("only what is frozen and has slots is made here")
-        return partial(_record, kw_only=kw_only)
+        return partial(_make_record_class, kw_only=kw_only)
 
 
-def _record(cls: type, *, kw_only: bool) -> type:
+def _make_record_class(cls: type, *, kw_only: bool) -> type:
     """Convert a class with annotations to a dataclass."""
+    # `_init` becomes `__init__`, and so on.
     for method in (_init, _repr, _eq, _hash, _setattr, _delattr, _getstate, _setstate):
         name = f"__{method.__name__[1:]}__"
         if name not in cls.__dict__:
             setattr(cls, name, method)
     if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # otherwise dataclasses would compute a signature for it
+        cls.__doc__ = cls.__name__  # otherwise `dataclasses` would compute the signature as docstring
     return (_define_keyword_fields if kw_only else _define_fields)(cls)
 
 
@@ -100,7 +101,7 @@ def _build_initializer(cls: Any) -> Callable[..., None]:
     return initialize
 
 
-def _values(self: Any) -> tuple[Any, ...]:
+def _list_field_values(self: Any) -> tuple[Any, ...]:
     """Return the values of all fields in order."""
     return tuple([getattr(self, name) for name in self.__dataclass_fields__])
 
@@ -113,11 +114,11 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: object) -> bool:
-    return _values(self) == _values(other) if other.__class__ is self.__class__ else NotImplemented
+    return _list_field_values(self) == _list_field_values(other) if other.__class__ is self.__class__ else NotImplemented
 
 
 def _hash(self: Any) -> int:
-    return hash(_values(self))
+    return hash(_list_field_values(self))
 
 
 def _setattr(_self: Any, name: str, _value: object) -> None:
@@ -131,7 +132,7 @@ def _delattr(_self: Any, name: str) -> None:
 
 
 def _getstate(self: Any) -> tuple[Any, ...]:
-    return _values(self)
+    return _list_field_values(self)
 
 
 def _setstate(self: Any, state: tuple[Any, ...]) -> None:

@@ -16,44 +16,42 @@ __all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "
 
 # The patterns limit repetitions, so that long lines take linear time.
 # Terminal escape sequences: CSI (ESC [), OSC (ESC ]) and two-character sequences.
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# All characters that a terminal may interpret: C0 except tab and newline, DEL, C1, line and paragraph separators, and the
-# bidirectional controls, which can make a path look like another one.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+# All characters that a terminal may interpret: C0 except tab and newline, DEL, C1, line and paragraph separators, and
+# bidirectional controls. The latter can make one path look like another one.
+_CONTROL_CHAR = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
 _TRUNCATION_MARK = " […]"
 """The end of a text that was truncated."""
+# `user:password@` or `token@` after `//`, or `user:password@` before a host, but not the `@sha256:` of an image.
+_URL_CREDENTIALS = re.compile(
+    r"(?P<scheme>(?:\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:)?//)(?:[^\s`'\"]{0,200}:[^\s`'\"]{0,200}|[^\s`'\"@/]{0,500})@"
+    r"|(?<![\w/.@-])[\w.+-]{1,64}:(?!//)[^\s`'\"]{1,500}@(?!sha256:)(?=[\w.\[-])"
+)
+# A query parameter of a URL with a name such as access_token or X-Amz-Signature.
+_SECRET_PARAMETER = re.compile(
+    r"(?i)([?&][\w-]{0,40}(?:token|key|secret|pass\w{0,10}|sig|signature|code)=)[^&\s`'\"]{1,500}"
+)
+CAPITALIZED_NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
+"""Beginnings of names that are capitalized even within a sentence."""
 
 
 def clean(text: str, *, limit: int = 4000) -> str:
     """Return the text without escape sequences and control characters, truncated to `limit` characters."""
     if len(text) <= limit and text.isprintable():
         return text  # the usual case
+    # A text that ends with the mark was truncated already, and is not truncated again.
     if len(text) > limit and not (
         text.endswith(_TRUNCATION_MARK) and len(text) <= limit + len(_TRUNCATION_MARK)
     ):
         text = text[:limit] + _TRUNCATION_MARK
-    text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("\ufffd", text))
+    text = _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _LONE_SURROGATE.sub("\ufffd", _CONTROL_CHAR.sub("\ufffd", text))
 
 
 def clean_line(text: str, *, limit: int = 400) -> str:
     """Return the text like `clean`, but on one line: white space becomes single spaces."""
     return " ".join(clean(text, limit=limit).split())
-
-
-# `user:password@` or `token@` after `//`, or `user:password@` before a host; not the `@sha256:` of an image.
-_CREDENTIALS = re.compile(
-    r"(?P<scheme>(?:\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:)?//)(?:[^\s`'\"]{0,200}:[^\s`'\"]{0,200}|[^\s`'\"@/]{0,500})@"
-    r"|(?<![\w/.@-])[\w.+-]{1,64}:(?!//)[^\s`'\"]{1,500}@(?!sha256:)(?=[\w.\[-])"
-)
-
-
-# A query parameter of a URL with a name such as access_token or X-Amz-Signature.
-_SECRET_PARAMETER = re.compile(
-    r"(?i)([?&][\w-]{0,40}(?:token|key|secret|pass\w{0,10}|sig|signature|code)=)[^&\s`'\"]{1,500}"
-)
 
 
 def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
@@ -64,21 +62,18 @@ def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         credentials, separator, _ = value.rpartition("@")
         secret = credentials.rpartition("//")[2]
+        # The text may contain the secret as it is, cleaned, or escaped as in a Python string.
         for spelling in (
             (secret, clean_line(secret), repr(secret)[1:-1]) if separator and ":" in credentials else ()
         ):
             text = text.replace(f"{spelling}@", "")
-    text = _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
+    text = _URL_CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
     return _SECRET_PARAMETER.sub(r"\1…", text)
 
 
-def join_words(parts: Sequence[str]) -> str:
-    """Join the parts: "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-
-
-CAPITALIZED_NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
-"""Words that are capitalized in the middle of a sentence, too."""
+def join_words(words: Sequence[str]) -> str:
+    """Join words for a sentence: "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def lower_first(text: str) -> str:
@@ -99,7 +94,8 @@ def upper_first(text: str) -> str:
 class _LazyPattern:
     """A regular expression that is compiled when one of its attributes is first used.
 
-    Compiling a pattern takes as long as loading a small module. `check` defines about a hundred, and uses a few dozen.
+    Compiling a pattern takes as long as loading a small module. `check` defines about a hundred patterns, and uses a few
+    dozen of them.
     """
 
     def __init__(self, pattern: str, flags: int) -> None:

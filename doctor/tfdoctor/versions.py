@@ -56,20 +56,20 @@ __all__ = [
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
 """A dotted version number."""
-_PREFIX = re.compile(r"\d+(?:\.\d+)?")
+_MAJOR_OR_MINOR = re.compile(r"\d+(?:\.\d+)?")
 """A major or minor version: 2, 2.17."""
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 """A compute capability: 8.6, 86, sm_86, compute_90a."""
-_CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
+_PLAIN_CONDITION = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
 """A condition that can be evaluated without `packaging.specifiers`: operator, version, optional `.*`."""
-_PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
+_PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 """The project name with which every requirement begins (PEP 508)."""
-_TAG = re.compile(r"cp(\d)(\d+)")
+_PYTHON_TAG = re.compile(r"cp(\d)(\d+)")
 """The tag of a CPython version: cp310."""
 _MAX_TEXT_CHARS = 400
 """The maximum length of a version or a specification, in characters.
 
-int() may reject numbers with more than 640 digits (sys.set_int_max_str_digits), so it never does with this maximum.
+With this maximum int() accepts every number. It may reject more than 640 digits (sys.set_int_max_str_digits).
 """
 
 
@@ -150,12 +150,12 @@ def is_driver_at_least(version: str, minimum: str) -> bool:
 def is_minor_in_range(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
     """Return whether a minor release, such as `(2, 16)`, is between `since` and `until`.
 
-    Both limits are minor releases and inclusive; None means no limit. `()`, an unknown release, is older than every
+    Both limits are minor releases and inclusive; None means no limit. An unknown release, `()`, is older than every
     `since`.
     """
-    release = (*minor, 0)[:2] if minor else ()
-    low, high = ((*parse_numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
-    return (low is None or release >= low) and (high is None or release <= high)
+    padded_minor = (*minor, 0)[:2] if minor else ()  # a major number alone is its minor 0
+    first, last = ((*parse_numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
+    return (first is None or padded_minor >= first) and (last is None or padded_minor <= last)
 
 
 def major(text: str) -> int:
@@ -221,17 +221,20 @@ def parse_capability(text: str) -> tuple[int, int]:
     return int(digits[:-1]), int(digits[-1])
 
 
-def can_run_cubin(gpu: tuple[int, int], code: tuple[int, int]) -> bool:
-    """Return whether a GPU of compute capability `gpu` can run a cubin for compute capability `code`.
+def can_run_cubin(gpu_capability: tuple[int, int], code_capability: tuple[int, int]) -> bool:
+    """Return whether a GPU of compute capability `gpu_capability` can run a cubin for `code_capability`.
 
-    The major numbers must be equal, and the minor number of `code` must not be higher.
+    The major numbers must be equal, and the minor number of `code_capability` must not be higher.
     """
-    return code[0] == gpu[0] and code[1] <= gpu[1]
+    gpu_major, gpu_minor = gpu_capability
+    code_major, code_minor = code_capability
+    return code_major == gpu_major and code_minor <= gpu_minor
 
 
 def format_capability(capability: tuple[int, int]) -> str:
     """Format a compute capability: `"8.6"` for `(8, 6)`."""
-    return f"{capability[0]}.{capability[1]}"
+    major_number, minor_number = capability
+    return f"{major_number}.{minor_number}"
 
 
 def parse_python_tag(tag: str) -> str:
@@ -239,7 +242,7 @@ def parse_python_tag(tag: str) -> str:
 
     Raise VersionSyntaxError if it is not a CPython tag.
     """
-    match = _TAG.fullmatch(_require_short(tag, "a CPython wheel tag"))
+    match = _PYTHON_TAG.fullmatch(_require_short(tag, "a CPython wheel tag"))
     if match is None:
         msg = f"`{tag}` is not a CPython wheel tag"
         raise VersionSyntaxError(msg)
@@ -272,10 +275,10 @@ def satisfies(version: str, specification: str) -> bool:
     Raise VersionSyntaxError if either text is invalid.
     """
     candidate = parse(version)
-    clauses = _parse_plain_clauses(specification)
-    if clauses is None:
+    conditions = _parse_plain_conditions(specification)
+    if conditions is None:
         return _parse_specifiers(specification).contains(candidate, prereleases=True)
-    return all(_meets_condition(candidate, operator, limit, prefix) for operator, limit, prefix in clauses)
+    return all(_meets_condition(candidate, operator, limit, prefix) for operator, limit, prefix in conditions)
 
 
 def is_plain(specification: str) -> bool:
@@ -283,13 +286,13 @@ def is_plain(specification: str) -> bool:
 
     Raise VersionSyntaxError as `satisfies` does.
     """
-    return _parse_plain_clauses(specification) is not None
+    return _parse_plain_conditions(specification) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_prefix(specification: str) -> bool:
     """Return whether the specification is only a major or minor version: `"2"`, `"2.17"`."""
-    return _PREFIX.fullmatch(specification.strip()) is not None
+    return _MAJOR_OR_MINOR.fullmatch(specification.strip()) is not None
 
 
 def make_marker_environment(python: str) -> dict[str, str]:
@@ -329,7 +332,7 @@ def parse_project_name(text: str) -> str:
 
     For `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` it is `"nvidia-cudnn-cu12"`.
     """
-    match = _PROJECT.match(text)
+    match = _PROJECT_NAME.match(text)
     return "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
@@ -348,16 +351,16 @@ def find_upper_limit(text: str) -> str | None:
 
 
 @lru_cache(maxsize=512)
-def _parse_plain_clauses(
+def _parse_plain_conditions(
     specification: str,
 ) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
     """Parse each condition as (operator, version, prefix); the prefix is None for conditions without `.*`.
 
     Return None if a condition needs `packaging.specifiers`.
     """
-    clauses: list[tuple[str, Version, tuple[int, ...] | None]] = []
+    conditions: list[tuple[str, Version, tuple[int, ...] | None]] = []
     for part in _require_short(specification, "a specification of versions").split(","):
-        match = _CLAUSE.fullmatch(part.strip())
+        match = _PLAIN_CONDITION.fullmatch(part.strip())
         if match is None:
             return None
         operator, number, star = match.groups()
@@ -367,31 +370,31 @@ def _parse_plain_clauses(
         if operator == "~=":  # PEP 440: ">=2.4.1, ==2.4.*"
             if len(limit.release) < 2:
                 return None
-            clauses += [(">=", limit, None), ("==", limit, limit.release[:-1])]
+            conditions += [(">=", limit, None), ("==", limit, limit.release[:-1])]
             continue
         if operator == ">" and limit.is_prerelease:
             return None
         prefix = tuple(int(number_text) for number_text in number.split(".")) if star else None
-        clauses.append((operator, limit, prefix))
-    return tuple(clauses)
+        conditions.append((operator, limit, prefix))
+    return tuple(conditions)
 
 
 def _meets_condition(version: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
-    """Return whether a version meets one condition of `_parse_plain_clauses`."""
+    """Return whether a version meets one condition of `_parse_plain_conditions`."""
     if prefix is not None:
         release = version.release + (0,) * (len(prefix) - len(version.release))
         return (version.epoch == 0 and release[: len(prefix)] == prefix) is (operator == "==")
-    public = Version(version.public) if version.local else version
+    public_version = Version(version.public) if version.local else version
     if operator in {"==", "!="}:
-        return (public == limit) is (operator == "==")
+        return (public_version == limit) is (operator == "==")
     if operator in {"<=", ">="}:
-        return public <= limit if operator == "<=" else public >= limit
+        return public_version <= limit if operator == "<=" else public_version >= limit
     # PEP 440: `<2.21` excludes the candidates of 2.21, `>2.20` excludes the post-releases of 2.20.
-    same_release = Version(version.base_version) == Version(limit.base_version)
+    is_same_release = Version(version.base_version) == Version(limit.base_version)
     if operator == "<":
-        return version < limit and not (same_release and version.is_prerelease and not limit.is_prerelease)
+        return version < limit and not (is_same_release and version.is_prerelease and not limit.is_prerelease)
     is_post_or_local = version.is_postrelease or version.local is not None
-    return version > limit and not (same_release and is_post_or_local)
+    return version > limit and not (is_same_release and is_post_or_local)
 
 
 class Spec:
@@ -405,22 +408,22 @@ class Spec:
     The constructor raises VersionSyntaxError for anything else.
     """
 
-    __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
+    __slots__ = ("_exact_version", "_is_latest", "_prefix", "_specifiers", "text")
 
     def __init__(self, text: str) -> None:
         self.text = _require_short(text.strip(), "a specification of versions")
-        self._exact: Version | None = None
+        self._exact_version: Version | None = None
         self._prefix: str | None = None
-        self._set: SpecifierSet | None = None
-        self._latest = self.text.lower() == "latest"
-        if self._latest:
+        self._specifiers: SpecifierSet | None = None
+        self._is_latest = self.text.lower() == "latest"
+        if self._is_latest:
             return
         if is_prefix(self.text):
             self._prefix = self.text
         elif re.match(r"[<>=!~]", self.text):
-            self._set = _parse_specifiers(self.text)
+            self._specifiers = _parse_specifiers(self.text)
         else:
-            self._exact = parse(self.text)
+            self._exact_version = parse(self.text)
 
     def __repr__(self) -> str:
         return f"Spec({self.text!r})"
@@ -432,11 +435,11 @@ class Spec:
         or nothing else matches.
         """
         candidates = sorted({*versions}, key=parse, reverse=True)
-        if self._exact is not None:
-            return [text for text in candidates if parse(text) == self._exact]
-        if self._set is not None:
+        if self._exact_version is not None:
+            return [text for text in candidates if parse(text) == self._exact_version]
+        if self._specifiers is not None:
             # packaging falls back to pre-releases only if no final version matches.
-            return list(self._set.filter(candidates))
+            return list(self._specifiers.filter(candidates))
         if self._prefix is not None:
             candidates = [text for text in candidates if has_prefix(text, self._prefix)]
         finals = [text for text in candidates if not parse(text).is_prerelease]
@@ -444,5 +447,5 @@ class Spec:
 
     def newest(self, versions: Iterable[str]) -> str | None:
         """Return the newest matching version; None if none matches."""
-        chosen = self.select(versions)
-        return chosen[0] if chosen else None
+        selected = self.select(versions)
+        return selected[0] if selected else None

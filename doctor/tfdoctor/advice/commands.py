@@ -72,6 +72,21 @@ STEP_ORDER = (
     Prepend,
 )
 """The order of steps when several remedies are combined."""
+REASON_BY_FOLDER = {
+    InstallFolder.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
+    InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
+    InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
+}
+"""The reason why a remedy cannot be applied unchanged, by the kind of folder that pip would install into."""
+OWNER_TEXT_BY_FOLDER = {
+    InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
+    InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
+}
+"""The text of a remedy that only the owner can apply, or that overrides PEP 668, by the kind of folder."""
+COMMON_DEPENDENCIES = frozenset({"cublas", "nvjitlink"})
+"""Short names of wheels of which nearly every other wheel needs one. They are also installed if they are missing."""
+DEPENDENCY_WHEELS = COMMON_DEPENDENCIES | {"cusparse", "cuda-nvrtc"}
+"""Short names of all wheels that other wheels need."""
 
 
 def adapt_findings(
@@ -82,11 +97,12 @@ def adapt_findings(
     Findings with one of the `excluded_codes` are not combined with the root finding, because they do not
     affect this Python.
     """
-    excluded = frozenset(excluded_codes)
+    excluded_code_set = frozenset(excluded_codes)
     adapted_by_id = {}
     for finding in findings:
         if finding is root:
-            others = [other for other in findings if other is not root and other.code not in excluded]
+            others = [other for other in findings if other is not root and other.code not in excluded_code_set]
+            # The other findings are about the TensorFlow that this fix replaces.
             if root.cause is Cause.SHADOWED_MODULE and _switches_tensorflow(target):
                 others = [other for other in others if other.cause is Cause.SHADOWED_MODULE]
             adapted = _add_manual_steps(target, root, others, _adapt_root(target, root, others))
@@ -115,7 +131,7 @@ def _deduplicate_remedies(remedies: Sequence[Remedy]) -> list[Remedy]:
 
 
 def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
-    """Return the root finding's adapted remedies, the first of which also fixes the other errors."""
+    """Return the root finding's adapted remedies. The first remedy also fixes the other errors."""
     if not root.remedies:
         return []
     first_remedy, other_remedies = (
@@ -125,7 +141,7 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
     combined = combine_remedies(target, root, others)
     if combined is None:
         return [*_adapt_remedy(target, first_remedy), *other_remedies]
-    # `fix` applies each finding separately, perhaps only this one, so the steps of the first remedy are kept.
+    # `fix` applies the remedy of each finding separately, so the result keeps the steps of the first remedy only.
     adapted = [
         adapt_to_kernel(
             target,
@@ -138,7 +154,7 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
     if first_remedy.steps:
         return [*adapted, *other_remedies]
     adapted_first = _adapt_remedy(target, first_remedy)[0]
-    if adapted_first.text != first_remedy.text:  # another user must apply this one, but not the others
+    if adapted_first.text != first_remedy.text:  # another user must apply this remedy, but not the combined ones
         return [adapted_first, *adapted, *other_remedies]
     return [
         *(
@@ -161,15 +177,17 @@ def _add_manual_steps(
     if not remedies or not _can_join(target, root):
         return remedies
     first_remedies = [
-        item.remedies[0] for item in others if item.severity is Severity.ERROR and item.remedies
+        finding.remedies[0]
+        for finding in others
+        if finding.severity is Severity.ERROR and finding.remedies
     ]
     manual_remedies = [
-        item
-        for item in first_remedies
-        if not item.steps
-        and not item.changes_system
-        and _ends_with_same_check(target, item)
-        and item != root.remedies[0]
+        remedy
+        for remedy in first_remedies
+        if not remedy.steps
+        and not remedy.changes_system
+        and _ends_with_same_check(target, remedy)
+        and remedy != root.remedies[0]
     ]
     combined = _chain_remedies(manual_remedies, remedies[0])
     return [combined, *remedies[1:]] if combined.commands != remedies[0].commands else remedies
@@ -205,13 +223,14 @@ def _can_join(target: Target, root: Finding) -> bool:
 def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
     """Return one remedy with the steps for the root finding and those that the other errors need as well.
 
-    Return None if the other errors need no further steps, or if their remedies cannot be combined with this
-    one.
+    Return None if the other errors need no further steps, or if their remedies cannot be combined with the root
+    finding's.
     """
     first_remedy = root.remedies[0]
     if not _can_join(target, root):
         return None
-    steps, combined_remedies = list(first_remedy.steps), [first_remedy] if first_remedy.steps else []
+    steps = list(first_remedy.steps)
+    combined_remedies = [first_remedy] if first_remedy.steps else []
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
             continue
@@ -224,17 +243,17 @@ def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -
     steps.sort(key=lambda step: STEP_ORDER.index(type(step)))
     commands = (*format_steps(target, steps), format_check_command(target))
     return Remedy(
-        _join_texts(combined_remedies),
-        commands,
-        first_remedy.changes_system and bool(first_remedy.steps),
-        tuple(steps),
+        text=_join_texts(combined_remedies),
+        commands=commands,
+        changes_system=first_remedy.changes_system and bool(first_remedy.steps),
+        steps=tuple(steps),
     )
 
 
 def _ends_with_same_check(target: Target, remedy: Remedy) -> bool:
     """Return whether the remedy ends with a check of the same TensorFlow.
 
-    If it does, the other problems of that TensorFlow must still be fixed.
+    If so, the other problems of that TensorFlow must still be fixed.
     """
     is_same_tensorflow = target.tensorflow is not None and not remedy.replaces
     return is_same_tensorflow and remedy.commands[-1:] == (format_check_command(target),)
@@ -248,8 +267,8 @@ def _switches_tensorflow(target: Target) -> bool:
 def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) -> list[Step]:
     """Return the steps that are not in `present_steps`.
 
-    Requirements of projects that `present_steps` already installs are removed, and so are links and removals of
-    paths that it already changes.
+    Requirements of projects that `present_steps` already installs are left out. Steps that create or remove paths
+    are left out if `present_steps` already changes these paths.
     """
     projects = {
         versions.parse_project_name(requirement)
@@ -299,7 +318,8 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
         elif isinstance(step, Prepend):
             line = format_export(step.folders, step.name)
             lines.append(line)
-            persist_commands += make_persist_commands(target, line)[1]
+            _note, commands = make_persist_commands(target, line)
+            persist_commands += commands
         else:
             lines.append(_format_variable_step(target, step))
     return (*lines, *persist_commands)
@@ -315,7 +335,7 @@ def _format_install(target: Target, step: Install) -> str:
 
 
 def list_step_requirements(target: Target, step: Install) -> tuple[str, ...]:
-    """Return a step's requirements, or TensorFlow with its CUDA extra if that installs the same."""
+    """Return a step's requirements, or TensorFlow with its CUDA extra if that installs the same wheels."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and can_install_extra(target, release):
@@ -351,8 +371,8 @@ def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
 def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return equivalent remedies that this user can apply with the programs available.
 
-    If the user may not write to the environment, they install into a separate folder or a new environment,
-    and the last one asks the owner. A remedy that needs no change is returned alone.
+    If the user may not write to the environment, the remedies install into a separate folder or a new environment,
+    and the last remedy asks the owner. A remedy that needs no change is returned alone.
     """
     remedy = _use_conda(target, _drop_sudo(target, remedy))
     folder = user_permissions.find_install_folder(target)
@@ -382,28 +402,13 @@ def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
 
 
 def _find_same_release(target: Target) -> Release | None:
-    """Return the installed release; if it is not known or has no GPU code, the best release instead.
+    """Return the installed release, or the best release if the installed one is unknown or has no GPU code.
 
-    Return None if neither exists.
+    Return None if no release fits either.
     """
     build = target.build
     installed = build.release if build is not None and build.exact else None
     return installed if installed is not None and installed.gpu else find_best_release(target)
-
-
-REASON_BY_FOLDER = {
-    InstallFolder.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
-    InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
-    InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
-}
-"""Why the remedy cannot be applied unchanged, by the kind of folder that pip would install into."""
-
-
-OWNER_TEXT_BY_FOLDER = {
-    InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
-    InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
-}
-"""The text of a remedy that only the owner can apply, or that overrides PEP 668, by the kind of folder."""
 
 
 def _get_owner(target: Target) -> str:
@@ -417,13 +422,13 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
     """
     if not any("sudo " in command for command in remedy.commands):
         return remedy
-    root = target.is_root
-    if root is not True and not user_permissions.lacks_sudo(target):
+    is_root = target.is_root
+    if is_root is not True and not user_permissions.lacks_sudo(target):
         return remedy
     commands = tuple(command.replace("sudo ", "") for command in remedy.commands)
     text = (
         remedy.text
-        if root
+        if is_root
         else f"Ask the administrator (there is no sudo here) to type this as root: {remedy.text}"
     )
     return replace(remedy, text=text, commands=commands)
@@ -434,8 +439,10 @@ def _use_conda(target: Target, remedy: Remedy) -> Remedy:
     program = user_permissions.choose_conda(target)
     if program == "conda":
         return remedy
-    # line[5:] is the line without "conda"
-    commands = (f"{program}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
+    commands = (
+        f"{program}{line.removeprefix('conda')}" if line.startswith("conda ") else line
+        for line in remedy.commands
+    )
     return replace(remedy, commands=tuple(commands))
 
 
@@ -486,10 +493,9 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
     lines: list[str] = []
     for step in steps:
         if isinstance(step, Install):
-            for item in step.requirements:
-                (
-                    wheels if versions.parse_project_name(item).startswith("nvidia-") else other_requirements
-                ).append(item)
+            for requirement in step.requirements:
+                is_wheel = versions.parse_project_name(requirement).startswith("nvidia-")
+                (wheels if is_wheel else other_requirements).append(requirement)
         elif isinstance(step, MakeLink):
             target_path = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(target_path)))
@@ -501,7 +507,10 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
             return ()
         else:
             lines.append(_format_variable_step(target, step))
-    if any(versions.parse_project_name(item) in TENSORFLOW_DISTRIBUTIONS for item in other_requirements):
+    if any(
+        versions.parse_project_name(requirement) in TENSORFLOW_DISTRIBUTIONS
+        for requirement in other_requirements
+    ):
         return ()
     if wheels:
         command, folders = _make_wheel_install(target, wheels, folders)
@@ -511,15 +520,18 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
         separate_folder = _choose_folder(other_requirements)
         lines.append(user_permissions.format_folder_install(target, separate_folder, other_requirements))
         exports.append(format_export([separate_folder], "PYTHONPATH"))
-    persist_commands = [line for item in exports for line in make_persist_commands(target, item)[1]]
+    persist_commands: list[str] = []
+    for export in exports:
+        _note, commands = make_persist_commands(target, export)
+        persist_commands += commands
     return (*lines, *exports, format_check_command(target), *persist_commands)
 
 
 def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
     """Return (command that installs NVIDIA's wheels into a separate folder, folders for LD_LIBRARY_PATH).
 
-    A library searches for its dependencies relative to its own folder. So common dependencies that are not
-    installed are added to the command, and the folders of installed dependencies to the search path.
+    A library searches for its dependencies relative to its own folder. Therefore common dependencies that are not
+    installed are added to the command, and the folders of installed dependencies are added to the search path.
     """
     folder_by_project, site = _map_wheel_folders(target), get_site_packages(target)
     projects = {versions.parse_project_name(requirement) for requirement in wheels}
@@ -556,12 +568,6 @@ def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -
             if project in (dependency_projects & present_names) - projects
         ),
     ]
-
-
-COMMON_DEPENDENCIES = frozenset({"cublas", "nvjitlink"})
-"""Wheels of which nearly all others need one; they are installed with the others if they are missing."""
-DEPENDENCY_WHEELS = COMMON_DEPENDENCIES | {"cusparse", "cuda-nvrtc"}
-"""All wheels that other wheels need, by short name."""
 
 
 def _get_library_name(project: str) -> str:

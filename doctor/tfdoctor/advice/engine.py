@@ -34,7 +34,7 @@ GPUS_OPTION, RUNTIME_OPTIONS, DEVICE_OPTION = (
     "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
     f"--device {CDI_KIND}=all",
 )
-"""The options of `docker run` for GPUs: through NVIDIA's hook, its runtime, or a CDI specification."""
+"""The options of `docker run` for GPUs, which use NVIDIA's hook, its runtime, or a CDI specification."""
 MIN_DOCKER_CDI_VERSION = "29"
 """The first Docker version whose `--gpus` uses CDI if NVIDIA's hook is missing (moby pull request 50228)."""
 MIN_PODMAN_CDI_VERSION = "4.1"
@@ -42,7 +42,7 @@ MIN_PODMAN_CDI_VERSION = "4.1"
 CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 """The variable that selects the parts of the driver for a container, set by the image or at its start."""
 BUILTIN_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
-"""Runtimes that engines define themselves, so that no configuration has to."""
+"""Runtimes that engines define themselves, so that no configuration has to define them."""
 LEGACY_MODES = frozenset({"", "auto", "legacy"})
 """The modes of the toolkit in which its hook supports `--gpus`; in any other mode the hook refuses it."""
 
@@ -99,14 +99,14 @@ def get_toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
 
 
 def list_gpu_cdi_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
-    """Return the CDI specifications for NVIDIA's GPUs, and the unreadable ones, which may be for GPUs too."""
+    """Return the CDI specifications for NVIDIA's GPUs, and unreadable specifications, which may be for GPUs too."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
 
 
 def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
     """Return the options of `docker run` with which this engine gives GPUs to containers.
 
-    Return an empty tuple if there are none, or if the engine did not respond.
+    Return an empty tuple if no option works, or if the engine did not respond.
     """
     docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
@@ -134,8 +134,8 @@ def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
 
 def _has_version(docker: DockerEngine, version: str) -> bool:
     """Return whether Docker's version is known and is at least this one."""
-    number = (docker.version or "").partition("+")[0].partition("-")[0]
-    return versions.is_version(number) and versions.is_at_least(number, version)
+    release_version = (docker.version or "").partition("+")[0].partition("-")[0]
+    return versions.is_version(release_version) and versions.is_at_least(release_version, version)
 
 
 def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
@@ -161,10 +161,10 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
 def find_connection_problems(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return at most one problem: that Docker's engine does not respond.
 
-    The list is empty for a remote engine too, because tfdoctor sends it no request.
+    The list is empty for a remote engine too, because tfdoctor sends no request to a remote engine.
     """
-    silence = get_unreachable_engine(containers)
-    if silence is None or silence.kind == "remote":
+    unreachable = get_unreachable_engine(containers)
+    if unreachable is None or unreachable.kind == "remote":
         return []
     start_command = (
         "systemctl --user start docker"
@@ -174,8 +174,8 @@ def find_connection_problems(containers: ContainerFacts, sudo: str = "sudo ") ->
     remedies: tuple[Remedy, ...] = ()
     title, text = "Docker's engine does not answer", "Docker's client is installed."
     start_remedies = (Remedy("Start the engine.", (start_command, "docker info"), changes_system=True),)
-    if silence.kind == "permission":
-        group = silence.group
+    if unreachable.kind == "permission":
+        group = unreachable.group
         title = "This user has no permission to use Docker's engine"
         text = f"The socket of the engine belongs to the group {group or '(not known)'}, and this process is not in it."
         join_remedy = Remedy(
@@ -185,32 +185,32 @@ def find_connection_problems(containers: ContainerFacts, sudo: str = "sudo ") ->
         )
         root_remedy = Remedy("Or run Docker's commands as root.", ("sudo docker info",))
         remedies = (root_remedy,) if group in (None, "root") else (join_remedy, root_remedy)
-    elif silence.kind in ("not-running", "no-socket"):
+    elif unreachable.kind in ("not-running", "no-socket"):
         title, text = "Docker's engine is not running", "Docker is installed."
         remedies = start_remedies
-    elif silence.kind == "no-client":
+    elif unreachable.kind == "no-client":
         title = "Docker's engine has a socket, but there is no docker command"
         text = "Its client is not on PATH, so it was not asked."
-    elif silence.kind == "context":
+    elif unreachable.kind == "context":
         title = "Docker's current context does not work"
         name = f" {containers.context!r}" if containers.context else ""
         text = f"The context{name} does not exist, or cannot be read."
         remedies = (
             Remedy("List the contexts, and choose one.", ("docker context ls", "docker context use default")),
         )
-    elif silence.kind == "timeout":
+    elif unreachable.kind == "timeout":
         text = "The socket is open, but the engine does not answer."
         remedies = (Remedy("See its log.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
     return [
         EngineProblem(
-            f"engine-{silence.kind}",
-            Cause.INCONCLUSIVE,
-            Severity.INFO,
-            title,
-            f"{text} Could not check whether it can give GPUs to containers. TensorFlow outside containers "
+            kind=f"engine-{unreachable.kind}",
+            cause=Cause.INCONCLUSIVE,
+            severity=Severity.INFO,
+            title=title,
+            explanation=f"{text} Could not check whether it can give GPUs to containers. TensorFlow outside containers "
             "does not need it.",
-            (Evidence("docker info", silence.text),),
-            remedies,
+            evidence=(Evidence("docker info", unreachable.text),),
+            remedies=remedies,
         )
     ]
 
@@ -252,7 +252,13 @@ def make_runtime_problem(
 ) -> EngineProblem:
     """Return a problem with the cause no-nvidia-runtime."""
     return EngineProblem(
-        kind, Cause.NO_NVIDIA_RUNTIME, severity, title, explanation, tuple(evidence), tuple(remedies)
+        kind=kind,
+        cause=Cause.NO_NVIDIA_RUNTIME,
+        severity=severity,
+        title=title,
+        explanation=explanation,
+        evidence=tuple(evidence),
+        remedies=tuple(remedies),
     )
 
 
@@ -320,7 +326,7 @@ def _make_unregistered_runtime_problem(
         remedy = Remedy(
             "Register the runtime, then restart the engine.",
             tuple(list_configure_commands(docker, sudo)),
-            True,
+            changes_system=True,
         )
     else:
         remedy = Remedy(

@@ -77,8 +77,8 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
         return problems
     if docker is None or not is_native or toolkit is None or not toolkit.has(HOOK_PROGRAM):
         return problems
-    is_readable = not isinstance(toolkit.config, Unknown)
-    if docker.rootless and is_readable and not (config is not None and config.no_cgroups):
+    is_config_readable = not isinstance(toolkit.config, Unknown)
+    if docker.rootless and is_config_readable and not (config is not None and config.no_cgroups):
         problems.append(
             make_runtime_problem(
                 "rootless-cgroups",
@@ -88,7 +88,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
                 [
                     Evidence("docker info", "Security Options: rootless"),
                     Evidence(
-                        getattr(toolkit.config, "source", "") or "", f"no-cgroups = {_format_cgroups(config)}"
+                        getattr(toolkit.config, "source", "") or "", f"no-cgroups = {_format_no_cgroups(config)}"
                     ),
                 ],
                 [
@@ -126,14 +126,14 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
     return problems
 
 
-def _format_cgroups(config: ToolkitConfig | None) -> str:
+def _format_no_cgroups(config: ToolkitConfig | None) -> str:
     """Return the value of no-cgroups as it appears in the configuration, or "not set"."""
     value = config.no_cgroups if config is not None else None
     return "not set" if value is None else str(value).lower()
 
 
 def _find_daemon_json_problems(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
-    """Return at most one problem: daemon.json is invalid or names an undefined default runtime."""
+    """Return at most one problem: daemon.json is not valid, or names an undefined default runtime."""
     config = value_of(containers.daemon_config)
     if config is None:
         return []
@@ -194,8 +194,8 @@ def _find_daemon_json_problems(containers: ContainerFacts, sudo: str) -> list[En
 def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
     """Return a problem for each NVIDIA runtime whose program does not exist."""
     docker, config = get_docker_engine(containers), value_of(containers.daemon_config)
-    runtimes = {item.name: item for item in (docker.runtimes if docker is not None else ())}
-    runtimes |= {item.name: item for item in (config.runtimes if config is not None else ())}
+    runtimes = {runtime.name: runtime for runtime in (docker.runtimes if docker is not None else ())}
+    runtimes |= {runtime.name: runtime for runtime in (config.runtimes if config is not None else ())}
     default_name = (docker.default_runtime if docker is not None else None) or (
         config.default_runtime if config is not None else None
     )
@@ -268,20 +268,20 @@ def find_cdi_spec_problems(
         is_serious = is_cdi_used and not is_replaced
         problems.append(
             EngineProblem(
-                "cdi-unreadable" if spec.problem else "cdi-stale",
-                Cause.CONTAINER_DRIVER_LIBS,
-                Severity.WARNING if is_serious else Severity.INFO,
-                "The CDI specification cannot be used"
+                kind="cdi-unreadable" if spec.problem else "cdi-stale",
+                cause=Cause.CONTAINER_DRIVER_LIBS,
+                severity=Severity.WARNING if is_serious else Severity.INFO,
+                title="The CDI specification cannot be used"
                 if spec.problem
                 else "The CDI specification does not match the driver",
-                f"{fault_text} "
+                explanation=f"{fault_text} "
                 + (
                     f"Engines that look into {_get_folder(replacements[0].path)} take its devices from there."
                     if is_replaced
                     else "Containers that ask for its devices do not start, or start with the wrong libraries."
                 ),
-                tuple(_list_spec_evidence(spec, driver)),
-                (
+                evidence=tuple(_list_spec_evidence(spec, driver)),
+                remedies=(
                     Remedy(
                         "Write it again; toolkits from 1.18 on do so themselves for /var/run/cdi.",
                         (
@@ -306,7 +306,7 @@ def _get_folder(path: str) -> str:
 
 
 def _describe_spec_fault(spec: CdiSpec, driver: str | None) -> str:
-    """Return a sentence about what is wrong with a specification; "" if nothing is."""
+    """Return a sentence about what is wrong with a specification; "" if nothing is wrong."""
     if spec.problem:
         return f"{spec.path}: {spec.problem.rstrip('.')}."
     if spec.missing:
@@ -359,14 +359,17 @@ def find_gpu_loss_problems(containers: ContainerFacts, sudo: str = "sudo ") -> l
     if config is not None and config.no_cgroups:
         return [
             EngineProblem(
-                "no-cgroups",
-                Cause.CONTAINER_NVML_LOST,
-                Severity.WARNING,
-                "Containers get the card's device nodes without permission to open them",
-                "no-cgroups is true, which is for rootless engines; this one runs as root, and its containers say "
+                kind="no-cgroups",
+                cause=Cause.CONTAINER_NVML_LOST,
+                severity=Severity.WARNING,
+                title="Containers get the card's device nodes without permission to open them",
+                explanation="no-cgroups is true, which is for rootless engines; this one runs as root, and its containers say "
                 '"Failed to initialize NVML: Unknown Error".',
-                (Evidence(config.path, "no-cgroups = true"), Evidence("docker info", "not rootless")),
-                (
+                evidence=(
+                    Evidence(config.path, "no-cgroups = true"),
+                    Evidence("docker info", "not rootless"),
+                ),
+                remedies=(
                     Remedy(
                         "Set it to false; a rootless engine beside this one is better served through CDI.",
                         (f"{sudo}nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place",),
@@ -379,20 +382,20 @@ def find_gpu_loss_problems(containers: ContainerFacts, sudo: str = "sudo ") -> l
         return []
     return [
         EngineProblem(
-            "systemd-cgroups",
-            Cause.CONTAINER_NVML_LOST,
-            Severity.INFO,
-            "A running container can lose its GPUs at `systemctl daemon-reload`",
-            "systemd manages the cgroups of containers here, and does not know about the devices that NVIDIA's hook "
+            kind="systemd-cgroups",
+            cause=Cause.CONTAINER_NVML_LOST,
+            severity=Severity.INFO,
+            title="A running container can lose its GPUs at `systemctl daemon-reload`",
+            explanation="systemd manages the cgroups of containers here, and does not know about the devices that NVIDIA's hook "
             '(`--gpus`) adds: when it reloads its units, they are gone ("Failed to initialize NVML: Unknown '
             'Error") until the container is started again.',
-            (
+            evidence=(
                 Evidence(
                     "docker info", f"Cgroup Driver: systemd, Cgroup Version: {docker.cgroup_version or '?'}"
                 ),
                 Evidence(dict(toolkit.executables)[HOOK_PROGRAM], "the hook of `--gpus`"),
             ),
-            (
+            remedies=(
                 Remedy(
                     "For long-running containers, ask through CDI (Docker 28.2 and newer; older "
                     "versions have to enable "

@@ -1,4 +1,4 @@
-"""Convert remedies for use with an image: Dockerfile lines, a base image, or a new image by tfdoctor.
+"""Convert remedies for use with an image: to Dockerfile lines, a base image, or a build command.
 
 Commands that run in a shell on the host or in a container do not change an image.
 """
@@ -64,11 +64,23 @@ HOST_CAUSES = frozenset(
         Cause.WSL_LIBCUDA,
     }
 )
-"""Causes that lie outside an image: in the driver, or in how a container is started."""
+"""Causes that lie outside an image: in the driver, or in the start of a container."""
 RELEASE_CAUSES = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
 """Causes that only an image with another TensorFlow can remove."""
 GENERIC_GPU_OPTIONS = (GPUS_OPTION, DEVICE_OPTION)
 """The options of `run` in the remedies that are written for every engine."""
+_MAX_TAG_CHARS = 120
+"""The number of characters of a tag that are kept in a new image's name. Docker limits a tag to 128 characters."""
+_EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000})")
+"""A command that sets a variable in a shell."""
+_REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
+"""An image name, but not an image ID."""
+_FILE_COMMAND = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
+"""A command that changes files; a Dockerfile can run it as root without sudo."""
+_SHELL_NOTE = re.compile(
+    r" ?The last (?:two lines|line) keeps? it for [^.]{1,60}\.|,? ?[Ff]or this shell(?: only)?(?::$)?"
+)
+"""Notes in the text of a remedy about shell commands, which do not apply to an image."""
 
 
 def adapt_image_findings(
@@ -97,19 +109,19 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
     """
     if finding.cause in HOST_CAUSES:
         host_remedies = [
-            converted for remedy in finding.remedies for converted in _adapt_host_remedy(target, remedy)
+            host_remedy for remedy in finding.remedies for host_remedy in _adapt_host_remedy(target, remedy)
         ]
         return replace(finding, remedies=tuple(host_remedies))
     build = target.build
     release = build.release if build is not None and build.exact else None
-    needs_base = finding.cause in BASE_IMAGE_CAUSES and release is not None
-    candidates = [remedy for remedy in finding.remedies if not (needs_base and remedy.replaces)]
+    needs_base_image = finding.cause in BASE_IMAGE_CAUSES and release is not None
+    candidates = [remedy for remedy in finding.remedies if not (needs_base_image and remedy.replaces)]
     remedies = [
-        converted
+        image_remedy
         for remedy in candidates
-        for converted in _convert_remedy(target, remedy, skip_partial_cuda=needs_base)
+        for image_remedy in _convert_remedy(target, remedy, skip_partial_cuda=needs_base_image)
     ]
-    if needs_base and release is not None:
+    if needs_base_image and release is not None:
         remedies += make_base_image_remedies(target.compat, release, _get_python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(remedy.replaces for remedy in remedies):
         build_remedy = (
@@ -122,9 +134,9 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
 def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return the remedies for a finding about the host.
 
-    A remedy that changes a Python, files or variables is converted for the image; any other is kept.
+    A remedy that changes a Python, files or variables is converted for the image. Any other remedy is kept.
     """
-    if remedy.replaces:  # it installs another TensorFlow
+    if remedy.replaces:  # the remedy installs another TensorFlow
         return _convert_remedy(target, remedy, skip_partial_cuda=False)
     image, steps = target.image, remedy.steps or _list_exports(remedy)
     if image is not None and image.name and not remedy.steps and steps and all(map(_format_variable, steps)):
@@ -133,10 +145,6 @@ def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     if steps or _list_file_commands(remedy):
         return _convert_remedy(target, replace(remedy, steps=steps), skip_partial_cuda=False)
     return [_end_with_check(target, remedy)]
-
-
-_EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000})")
-"""A command that sets a variable in a shell."""
 
 
 def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
@@ -152,6 +160,7 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
                 continue
             return ()
         name = match["name"]
+        # The command that prepends to a variable ends with its old value (see `search_path.format_export`).
         value = match["value"].removesuffix(f'"${{{name}:+:${name}}}"')
         values = shlex.split(value)
         if len(values) != 1 or "$" in value:
@@ -193,17 +202,12 @@ def _get_image_name(target: Target) -> str:
 
 
 def choose_image_name(image: str) -> str:
-    """Return a name for an image that is built from this one, so that it does not replace the original."""
+    """Return a name for an image that is built from this image, so that it does not replace the original."""
     if "@" in image or not _REFERENCE.fullmatch(image):
         return "fixed:1"
     folder, slash, name_and_tag = image.rpartition("/")
     name, _, tag = name_and_tag.partition(":")
-    # Docker limits a tag to 128 characters
-    return f"{folder}{slash}{name}:{(tag or 'latest')[:120]}-fixed"
-
-
-_REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
-"""An image name, but not an image ID."""
+    return f"{folder}{slash}{name}:{(tag or 'latest')[:_MAX_TAG_CHARS]}-fixed"
 
 
 def format_start_command(image: TargetImage, *options: str) -> str:
@@ -272,10 +276,6 @@ def _convert_remedy(target: Target, remedy: Remedy, *, skip_partial_cuda: bool) 
     return _make_image_remedies(target, image, remedy, run_lines)
 
 
-_FILE_COMMAND = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
-"""A command that changes files; a Dockerfile can run it as root without sudo."""
-
-
 def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:
     """Return the RUN lines for a remedy that only changes files; an empty tuple if it does more."""
     changes = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
@@ -289,8 +289,8 @@ def _make_image_remedies(
 ) -> list[Remedy]:
     """Return the remedies for an existing image.
 
-    The first one has lines for the image's Dockerfile, or for a new one that builds on the image. If the
-    remedy only sets variables, another one has options of `run`. Unsetting variables is a separate remedy.
+    The first remedy contains lines for the image's Dockerfile, or for a new Dockerfile that builds on the image.
+    If the remedy only sets variables, another one contains options of `run`. Unsetting variables is a separate remedy.
     """
     remedies = []
     text = _SHELL_NOTE.sub("", remedy.text)
@@ -320,15 +320,15 @@ def _make_image_remedies(
         prefix = "" if lines else f"{text} "
         option = "--unsetenv" if image.program == "podman" else "-e"
         arguments = " ".join(f"{option} {name}" for name in unset_names)
-        # `-e NAME` passes the variable of this shell; if it is not set there, the image's own value is
-        # removed.
-        shell = "" if image.program == "podman" else f"env -u {' -u '.join(unset_names)} "
+        # `-e NAME` passes the variable of this shell. If the variable is not set there, the image's own value is
+        # removed, so the command unsets it with `env -u`.
+        env_command = "" if image.program == "podman" else f"env -u {' -u '.join(unset_names)} "
         text = (
             f"{prefix}Remove the line `ENV {unset_names[0]}` from its Dockerfile: no later line can remove a "
             f"variable. For a single container, use this "
             "command."
         )
-        remedies.append(Remedy(text, (f"{shell}{format_start_command(image, arguments)}",)))
+        remedies.append(Remedy(text, (f"{env_command}{format_start_command(image, arguments)}",)))
     return remedies
 
 
@@ -337,14 +337,8 @@ def _format_variable(step: Step) -> str:
     return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
 
 
-_SHELL_NOTE = re.compile(
-    r" ?The last (?:two lines|line) keeps? it for [^.]{1,60}\.|,? ?[Ff]or this shell(?: only)?(?::$)?"
-)
-"""Notes in the text of a remedy about shell commands, which do not apply to an image."""
-
-
 def _convert_step(target: Target, step: Step) -> list[str]:
-    """Return the Dockerfile lines for a step; an empty list if a line must be removed instead."""
+    """Return the Dockerfile lines for a step; an empty list if the user must remove a line instead."""
     if isinstance(step, Unset):
         return []
     if isinstance(step, Export):
@@ -367,16 +361,16 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, skip_partial_cu
     wheels do not work with libraries of another CUDA.
     """
     steps = remedy.steps
-    installs = [step for step in steps if isinstance(step, Install)]
+    install_steps = [step for step in steps if isinstance(step, Install)]
     uses_search_path = any(isinstance(step, (MakeLink, LinkMatchingFiles, Prepend)) for step in steps)
-    if (skip_partial_cuda and (uses_search_path or not all(step.lock for step in installs))) or (
-        uses_search_path and not installs
+    if (skip_partial_cuda and (uses_search_path or not all(step.lock for step in install_steps))) or (
+        uses_search_path and not install_steps
     ):
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
-    if installs:
+    if install_steps:
         requirements = [
-            requirement for step in installs for requirement in list_step_requirements(target, step)
+            requirement for step in install_steps for requirement in list_step_requirements(target, step)
         ]
         # wheels that the loader finds only on a search path are left out; another base image provides them
         packages = [

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
     from tfdoctor.findings import Remedy
 
+# The commands of remedies that change variables (see `commands._format_variable_step`).
 _RENAME = re.compile(r'export (\w+)="\$(\w+)"; unset \2')
 _EXPORT = re.compile(r"export (\w+)=(.*)", re.DOTALL)
 _UNSET = re.compile(r"unset (\w+)")
 _PERSIST_COMMAND = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
-"""Commands that set a variable for later shells, which have no effect: Jupyter runs no activation scripts."""
+"""Commands that set a variable for later shells. They have no effect, because Jupyter runs no activation scripts."""
 
 
 def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
@@ -53,13 +54,13 @@ def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
 def _describe_change(target: Target, command: str) -> str:
     """Return a clause about the kernel.json change that replaces a shell command.
 
-    Return "" if the command changes no variable, or removes one that kernel.json does not set.
+    Return "" if the command changes no variable, or removes a variable that kernel.json does not set.
     """
-    kernel_sets = target.choice.kernel_sets if target.choice is not None else ()
+    kernel_variables = target.choice.kernel_sets if target.choice is not None else ()
     if (match := _RENAME.fullmatch(command)) is not None:
-        return f'"{match[1]}" in place of "{match[2]}"' if match[2] in kernel_sets else ""
+        return f'"{match[1]}" in place of "{match[2]}"' if match[2] in kernel_variables else ""
     if (match := _UNSET.fullmatch(command)) is not None:
-        return f'take "{match[1]}" out' if match[1] in kernel_sets else ""
+        return f'take "{match[1]}" out' if match[1] in kernel_variables else ""
     if (match := _EXPORT.fullmatch(command)) is None:
         return ""
     name = match[1]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     """Return the remedies that install these libraries where this TensorFlow finds them.
 
-    They use conda if conda installed TensorFlow or if there are no wheels. The list is empty if the build is
-    not known.
+    The remedies use conda if conda installed TensorFlow or if there are no wheels. The list is empty if the build
+    is not known.
     """
     build = target.build
     if build is None:
@@ -44,6 +44,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
         ]
     release = build.release if build.exact else None
     steps, install_commands = make_install_steps(target, requirements)
+    # If all libraries are missing, install them as one set: with TensorFlow's extra, or with a lock.
     if set(sonames) >= set(build.required) and release is not None:
         if can_install_extra(target, release):
             install_commands = (format_pip_install(target, list_gpu_requirements(target, release)),)

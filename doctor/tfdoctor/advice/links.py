@@ -38,19 +38,21 @@ def list_framework_folders(release: Release | None) -> tuple[str, ...]:
 def choose_runpath_folder(folders: Sequence[str]) -> str | None:
     """Return the folder of a RUNPATH in which to create links; None if there are no folders.
 
-    The folder of cuSPARSE, cuBLAS or the CUDA runtime is preferred, then TensorFlow's own.
+    The folder of cuSPARSE, cuBLAS or the CUDA runtime is preferred, then TensorFlow's own folder.
     """
     for name in ("/cusparse/", "/cublas/", "/cuda_runtime/"):
         for folder in folders:
             if name in folder:
                 return folder
     own_folders = [folder for folder in folders if folder.endswith(("/tensorflow", "/tensorflow/python"))]
-    return next((folder for folder in (*own_folders, *folders)), None)
+    return next(iter((*own_folders, *folders)), None)
 
 
-def make_file_link(library: str, folder: str) -> MakeLink:
-    """Return a link in `folder` to the file at the path `library`, with the same file name."""
-    return MakeLink(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
+def make_file_link(library_path: str, folder: str) -> MakeLink:
+    """Return a link in `folder` to the file at `library_path`, with the same file name."""
+    return MakeLink(
+        path=f"{folder}/{posixpath.basename(library_path)}", target=posixpath.relpath(library_path, folder)
+    )
 
 
 def make_library_link(name: str, source_folder: str, folder: str) -> Step:
@@ -96,6 +98,7 @@ def format_link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
         if isinstance(step, MakeLink):
             lines.append(f"ln -sf {shlex.quote(step.target)} {_format_path(step.path)}")
         elif isinstance(step, LinkMatchingFiles):
+            # The shell expands the pattern, so it is not quoted.
             lines.append(f"ln -srf {_format_path(step.source)}/{step.pattern} {_format_path(step.folder)}/")
     return tuple(lines)
 
@@ -107,10 +110,10 @@ def _format_path(path: str) -> str:
 def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
     """Return the links, one for each file, with which a release finds its wheels' libraries in `site`.
 
-    Most releases need none.
+    Most releases need no links.
     """
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
-    links: dict[MakeLink, None] = {}
+    links: dict[MakeLink, None] = {}  # an ordered set
     folder_by_soname = {library.file: library.folder for library in files}
     for step in make_link_steps(compat, release, site, folder_by_soname):
         if isinstance(step, MakeLink):

@@ -48,7 +48,7 @@ def can_install_extra(target: Target, release: Release, python: str | None = Non
 
 
 def list_gpu_requirements(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
-    """Return the requirements for this release, with its CUDA libraries if these are available as wheels."""
+    """Return the requirements for this release, with its CUDA libraries if they are available as wheels."""
     if can_install_extra(target, release, python):
         requirements = [f"{release.package}[{release.pip_extra}]=={release.version}"]
         cudnn_pins = [
@@ -110,7 +110,8 @@ def make_release_remedy(target: Target, release: Release, text: str, python: str
         site = f"$PWD/tf-env/lib/python{version}/site-packages"
         interpreter = examined.executable if python is None and examined is not None else f"python{version}"
         commands = make_venv_commands(target, requirements, interpreter)
-    commands = (*commands[:-1], *make_link_commands(target, release, site), commands[-1])
+    *install_commands, check_command = commands
+    commands = (*install_commands, *make_link_commands(target, release, site), check_command)
     return Remedy(text, commands, replaces=True)
 
 
@@ -136,8 +137,8 @@ def make_replacement_remedy(target: Target, names: tuple[str, ...], release: Rel
 def make_link_commands(target: Target, release: Release, site: str) -> tuple[str, ...]:
     """Return the commands that let a new installation of this release in `site` find its CUDA libraries.
 
-    They create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. There are none if
-    the release finds its libraries by itself. `site` may start with "$PWD".
+    The commands create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. The result is
+    empty if the release finds its libraries by itself. `site` may start with "$PWD".
     """
     required_libraries = release.required_libraries
     if not site or release.cuda is None or not required_libraries:
@@ -148,7 +149,7 @@ def make_link_commands(target: Target, release: Release, site: str) -> tuple[str
 
 
 def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step, ...]:
-    """Return the links to NVIDIA's wheels that this release needs; an empty tuple if it needs none."""
+    """Return the links to NVIDIA's wheels that this release needs; an empty tuple if it needs no links."""
     if release.cuda is None:
         return ()
     folder_by_soname = map_wheel_folders(target, release.cuda, release.required_libraries)
@@ -158,8 +159,8 @@ def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step,
 def make_best_release_remedies(target: Target, text: str) -> list[Remedy]:
     """Return the remedy that installs the best release for this machine and Python.
 
-    The list is empty if no release fits, or if the best one is already installed. "{release}" in `text` is
-    replaced with the release.
+    The list is empty if no release fits, or if the best release is already installed. "{release}" in `text` is
+    replaced with the name and version.
     """
     release, build = find_best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):

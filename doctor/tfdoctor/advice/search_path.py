@@ -25,23 +25,24 @@ def format_export(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
 
     Folders may begin with "$HOME/" or "$PWD/".
     """
-    parts, old_value = list(folders), f"${{{name}:+:${name}}}"
-    has_variables = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
+    paths = list(folders)
+    old_value = f"${{{name}:+:${name}}}"  # a colon and the old value; empty if the variable is unset or empty
+    has_variables = [path.startswith(("$HOME/", "$PWD/")) for path in paths]
     if all(has_variables):
-        return f'export {name}="{":".join(parts)}{old_value}"'
+        return f'export {name}="{":".join(paths)}{old_value}"'
     if not any(has_variables):
-        return f'export {name}={quote(":".join(parts))}"{old_value}"'
-    quoted = (
-        f'"{part}"' if has_variable else quote(part)
-        for part, has_variable in zip(parts, has_variables, strict=True)
+        return f'export {name}={quote(":".join(paths))}"{old_value}"'
+    quoted_paths = (
+        f'"{path}"' if has_variable else quote(path)
+        for path, has_variable in zip(paths, has_variables, strict=True)
     )
-    return f'export {name}={":".join(quoted)}"{old_value}"'
+    return f'export {name}={":".join(quoted_paths)}"{old_value}"'
 
 
 def format_export_lines(folder: str, name: str) -> tuple[str, str]:
     """Return two shell commands that put one folder at the front of LD_LIBRARY_PATH.
 
-    The first one sets the variable `name` to the folder, so that the lines stay short.
+    The first command sets the variable `name` to the folder, so that the lines stay short.
     """
     old_value = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{old_value}"'
@@ -97,7 +98,7 @@ def make_file_removal_remedy(
 ) -> Remedy | None:
     """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
 
-    Return None if there are no files, or if one of them is not found through that variable.
+    Return None if there are no files, or if a file was not found through that variable.
     `libraries_to_link` is explained at `make_folder_removal_remedy`.
     """
     if not files or not all(attempt.via.startswith("LD_LIBRARY_PATH") for attempt in files):
@@ -112,8 +113,8 @@ def make_folder_removal_remedy(
 ) -> Remedy | None:
     """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
 
-    Return None if none of the folders is on it. `libraries_to_link` are libraries outside the search path; the
-    remedy also links them into a folder that TensorFlow searches, if there is one.
+    Return None if no folder is on LD_LIBRARY_PATH. `libraries_to_link` are libraries outside the search path. The
+    remedy also links them into a folder that TensorFlow searches, if there is such a folder.
     """
     removal = _make_removal_remedy(target, folders)
     link = make_runpath_link_remedy(target, libraries_to_link)
@@ -124,7 +125,7 @@ def make_folder_removal_remedy(
 
 
 def _make_removal_remedy(target: Target, folders: Sequence[str]) -> Remedy | None:
-    """Return the remedy that removes these folders from LD_LIBRARY_PATH; None if none is on it."""
+    """Return the remedy that removes these folders from LD_LIBRARY_PATH; None if no folder is on it."""
     entries = _list_entries(target) or list(target.library_path)
     text = f"Remove {', '.join(folders)} from LD_LIBRARY_PATH where TensorFlow runs."
     return _make_entry_removal_remedy(
@@ -151,7 +152,7 @@ def _list_entries(target: Target) -> list[str]:
 def _make_entry_removal_remedy(
     target: Target, entries: Sequence[str], unwanted: Sequence[str], text: str
 ) -> Remedy | None:
-    """Return the remedy that sets LD_LIBRARY_PATH without the unwanted entries; None if there are none."""
+    """Return the remedy that sets LD_LIBRARY_PATH without the unwanted entries; None if no entry is unwanted."""
     if not unwanted:
         return None
     remaining = [entry for entry in entries if entry not in unwanted]
@@ -162,13 +163,13 @@ def _make_entry_removal_remedy(
 
 def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
     """Return the remedy that adds folders to the loader's configuration for all programs."""
-    root = user_permissions.get_sudo_prefix(target)
+    sudo_prefix = user_permissions.get_sudo_prefix(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
         "Add it to the loader's search path for every program.",
         (
-            f"printf '%s\\n' {lines} | {root}tee /etc/ld.so.conf.d/tensorflow-cuda.conf",
-            f"{root}ldconfig",
+            f"printf '%s\\n' {lines} | {sudo_prefix}tee /etc/ld.so.conf.d/tensorflow-cuda.conf",
+            f"{sudo_prefix}ldconfig",
         ),
         changes_system=True,
     )
@@ -177,27 +178,27 @@ def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
 def make_runpath_link_remedy(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
     """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's RUNPATH.
 
-    It sets no variable and changes nothing outside the environment. Return None if there are no libraries, if
-    one of them is not from a wheel, or if the RUNPATH has no folder in the same site-packages.
+    The remedy sets no variable and changes nothing outside the environment. Return None if there are no libraries,
+    if a library is not from a wheel, or if the RUNPATH contains no folder in the same site-packages.
     """
     if not libraries:
         return None
-    steps: dict[Step, None] = {}
+    steps: dict[Step, None] = {}  # an ordered set
     for library in libraries:
         site, separator, _ = library.path.partition("/nvidia/")
         library_folder = posixpath.dirname(library.path)
-        wheels = [
+        wheel_folders = [
             folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/nvidia/")
         ]
         folder = choose_runpath_folder(
-            wheels
+            wheel_folders
             or [folder_path for folder_path in target.runpath_folders if folder_path.startswith(f"{site}/")]
         )
         if not separator or folder is None:
             return None
         steps[
             make_library_link(library.name, library_folder, folder)
-            if wheels
+            if wheel_folders
             else LinkMatchingFiles(library_folder, "*.so*", folder)
         ] = None
     return Remedy(

@@ -36,7 +36,7 @@ def get_package_manager(target: Target) -> str | None:
 def find_package_manager(*names: str | None) -> str | None:
     """Return the package manager of the first known distribution among `names`.
 
-    The names are those in ID and ID_LIKE of /etc/os-release. Return None if none of them is known.
+    The names come from ID and ID_LIKE in /etc/os-release. Return None if no name is known.
     """
     return next((PACKAGE_MANAGER_BY_ID[name] for name in names if name in PACKAGE_MANAGER_BY_ID), None)
 

@@ -32,7 +32,7 @@ class TargetImage:
     access: str = "--gpus all"
     """The option of `run` that gives the GPUs to a container."""
     user: str = ""
-    """The user of its containers; empty for root."""
+    """The user that runs in its containers; empty for root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Target:
     """The folders on the RUNPATH of TensorFlow's own shared object."""
     variables: Mapping[str, str] = field(default_factory=dict)
     programs: frozenset[str] | None = None
-    """The relevant programs on this user's PATH; None if tfdoctor did not search for them."""
+    """The names of relevant programs on this user's PATH; None if tfdoctor did not search for them."""
     is_root: bool | None = None
     """Whether the user is root; None if that is not known."""
     distribution: str | None = None

@@ -41,7 +41,7 @@ def find_install_folder(target: Target) -> InstallFolder:
     folder = _get_tensorflow_folder(target)
     if folder and folder == python.user_site:
         return InstallFolder.USER
-    unwritable_folders = {path for path, _ in python.unwritable}
+    unwritable_folders = {path for path, _owner in python.unwritable}
     site_folders = [posixpath.normpath(path) for path in python.site_packages]
     if folder and site_folders and posixpath.normpath(folder) not in site_folders:
         return (
@@ -59,7 +59,9 @@ def _get_tensorflow_folder(target: Target) -> str:
 def get_folder_owner(target: Target) -> str:
     """Return the owner of the folder that this user cannot write to; "" if that is not known."""
     return (
-        next((name for _, name in target.python.unwritable if name), "") if target.python is not None else ""
+        next((owner for _path, owner in target.python.unwritable if owner), "")
+        if target.python is not None
+        else ""
     )
 
 
@@ -109,7 +111,7 @@ def quote_home_path(path: str) -> str:
 
 
 def _format_command(target: Target, verb: str, options: str, items: Iterable[str]) -> str:
-    """Return a pip or uv command for the examined Python with the options that its folder requires."""
+    """Return a pip or uv command for the examined Python, with the options that its install folder requires."""
     arguments = " ".join(shlex.quote(item) for item in items)
     python = target.python
     if python is None:
@@ -135,7 +137,7 @@ def _format_command(target: Target, verb: str, options: str, items: Iterable[str
 
 
 def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: bool) -> tuple[str, str]:
-    """Return (setup command, program); the program is "uv pip" or a pip command for this Python.
+    """Return (setup command, program). The program is "uv pip" or a pip command for this Python.
 
     The program that installed the existing packages is preferred, because it is configured for this user's
     index. With `uses_target_folder`, nothing is installed into the Python itself, so it need not be writable.
@@ -159,6 +161,7 @@ def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: 
         user_option = " --user" if find_install_folder(target) is InstallFolder.USER else ""
         return f"{shlex.quote(python.executable)} -m ensurepip{user_option} && ", own_pip
     if python.ensurepip:
+        # pip in a separate environment can install for another Python with --python.
         tools_python = f'"{PIP_ENVIRONMENT}/bin/python"'
         python_option = "" if uses_target_folder else f" --python {shlex.quote(python.executable)}"
         return (
@@ -186,28 +189,32 @@ def make_environment_commands(target: Target, python: str, folder: str, argument
 
     `arguments` are the quoted requirements, joined with spaces.
     """
-    examined, name = target.python, shlex.quote(python)
+    examined_python, quoted_python = target.python, shlex.quote(python)
     new_python = f"{folder}/bin/python"
     default_commands = (
-        f"{name} -m venv {folder}",
+        f"{quoted_python} -m venv {folder}",
         f"{new_python} -m pip install --upgrade pip",
         f"{new_python} -m pip install {arguments}",
     )
-    if examined is None or python != examined.executable or examined.ensurepip is not False:
+    if (
+        examined_python is None
+        or python != examined_python.executable
+        or examined_python.ensurepip is not False
+    ):
         return default_commands
-    # this Python has no ensurepip, as on Debian without python3-venv
+    # This Python has no ensurepip, as on Debian without python3-venv, so `-m venv` alone fails.
     if has_program(target, "uv"):
         return (
-            f"uv venv --python {name} {folder}",
+            f"uv venv --python {quoted_python} {folder}",
             f"uv pip install --python {new_python} {arguments}",
         )
-    if examined.pip:
+    if examined_python.pip:
         return (
-            f"{name} -m venv --without-pip {folder}",
-            f"{name} -m pip --python {new_python} install {arguments}",
+            f"{quoted_python} -m venv --without-pip {folder}",
+            f"{quoted_python} -m pip --python {new_python} install {arguments}",
         )
     if has_program(target, "apt-get") and not lacks_sudo(target):
-        package = f"python{'.'.join(examined.version.split('.')[:2])}-venv"
+        package = f"python{'.'.join(examined_python.version.split('.')[:2])}-venv"
         return (f"{get_sudo_prefix(target)}apt-get install {package}", *default_commands)
     return default_commands
 
@@ -215,7 +222,7 @@ def make_environment_commands(target: Target, python: str, folder: str, argument
 def choose_uv_command(target: Target) -> tuple[tuple[str, ...], str]:
     """Return (commands that install uv, command that runs uv).
 
-    No commands are needed if uv is available; there are none either if the Python is not known.
+    The first item is empty if uv is available, or if the Python is not known.
     """
     if has_program(target, "uv") is not False or target.python is None:
         return (), "uv"

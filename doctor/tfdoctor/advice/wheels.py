@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def list_cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
     """Return requirements for the wheels with these libraries, pinned as in TensorFlow's own extra.
 
-    The result is empty if its CUDA has no wheels (11.0 and older), or if one of the libraries is in no wheel.
+    The result is empty if TensorFlow's CUDA has no wheels (11.0 and older), or if a library is in no wheel.
     """
     build = target.build
     if build is None or build.cuda is None:
@@ -69,9 +69,9 @@ def _list_wheels(
     cudnn: str | None,
     version: str | None,
 ) -> tuple[str, ...]:
-    """Return requirements for the wheels with these libraries; an empty tuple if no wheel has one of them."""
+    """Return requirements for the wheels with these libraries; an empty tuple if a library is in no wheel."""
     wheels = [find_wheel(target, soname, cuda) for soname in sonames]
-    # a part is of no use: TensorFlow registers no GPU with an incomplete set of libraries
+    # With an incomplete set of libraries TensorFlow registers no GPU, so some of the wheels would not help.
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
     if version is not None and not target.compat.has_trait(version, "cuda-in-own-folder"):
@@ -79,13 +79,14 @@ def _list_wheels(
     pins = {
         versions.parse_project_name(pin): pin for pin in (release.extra_pins if release is not None else ())
     }
-    requirements: dict[str, None] = {}
+    requirements: dict[str, None] = {}  # an ordered set
     for wheel in wheels:
         if wheel is not None:
-            requirement = pins.get(wheel[0], wheel[0])
-            if wheel[0].startswith("nvidia-cudnn-"):
+            project, _folder = wheel
+            requirement = pins.get(project, project)
+            if project.startswith("nvidia-cudnn-"):
                 built_cudnn = release.cudnn if release is not None and release.cudnn else cudnn
-                requirement = choose_cudnn_requirement(target, wheel[0], requirement, built_cudnn)
+                requirement = choose_cudnn_requirement(target, project, requirement, built_cudnn)
             requirements.setdefault(requirement, None)
     return tuple(requirements)
 
@@ -95,14 +96,14 @@ def choose_cudnn_requirement(
 ) -> str:
     """Return a requirement for a cuDNN of the build's major version that supports the target's GPUs.
 
-    `pinned` is the release's own requirement, or just the project if it has none. `built_cudnn` is the version
-    with which the release was built; if it is None, `pinned` is returned unchanged.
+    `pinned` is the release's own requirement, or just the project if the release has none. `built_cudnn` is the
+    version with which the release was built; if it is None, `pinned` is returned unchanged.
     """
     if built_cudnn is None:
         return pinned
     major = versions.major(built_cudnn)
-    capabilities = [capability.capability for capability in target.host.cards]
-    old_capabilities = [
+    capabilities = [card.capability for card in target.host.cards]
+    volta_and_older_capabilities = [
         capability for capability in capabilities if not versions.is_at_least(capability, "7.5")
     ]
     kepler_capabilities = [
@@ -113,8 +114,8 @@ def choose_cudnn_requirement(
             return f"{project}>=8.5,<{target.compat.find_cudnn_end(kepler_capabilities[0], 8)}"  # 8.9 has no code below 5.0
         minimum = built_cudnn if "." in built_cudnn else str(major)
         pinned = f"{project}>={minimum},<{major + 1}"
-    if old_capabilities and major == 9 and "==" not in pinned:
-        limit = target.compat.find_cudnn_end(old_capabilities[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+    if volta_and_older_capabilities and major == 9 and "==" not in pinned:
+        limit = target.compat.find_cudnn_end(volta_and_older_capabilities[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
         return f"{project}>=9.3,<{limit}" if limit is not None else pinned
     return pinned
 
@@ -156,7 +157,7 @@ def map_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict
 def find_registered_pin(target: Target, requirement: str) -> str | None:
     """Return the pin (`"name==version"`) of the registered wheel that satisfies a requirement.
 
-    Return None if TensorFlow's site-packages has none.
+    Return None if no such wheel is registered in TensorFlow's site-packages.
     """
     project = versions.parse_project_name(requirement)
     installed = target.python.find_distribution(project) if target.python is not None else None

@@ -2,8 +2,8 @@
 
 Each function returns the document that its command prints with `--json` (see docs/schemas, and the types in
 `shapes`). It prints nothing. As on the command line, nothing is changed or sent, and TensorFlow runs only in a child
-process, if at all. A function raises `Error`, which has a `message` and a `hint`, if the command would exit with 2
-or 3.
+process, if at all. If the command would exit with 2 or 3, the function raises `Error`, which has a `message` and a
+`hint`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def recommend(
 
 
 def convert_to_json_values(document: dict[str, Any]) -> Any:
-    """Return a document as a JSON parser would: with lists instead of tuples, and no enumerations."""
+    """Return a document as a JSON parser returns it: with lists instead of tuples, and no enumerations."""
     return json.loads(json.dumps(document))
 
 
@@ -144,4 +144,4 @@ def handle_signals() -> Iterator[None]:
             yield
     except signals.TerminationError as error:
         signal.raise_signal(error.number)
-        raise
+        raise  # only if the handler of the calling program returns

@@ -34,9 +34,9 @@ PYTHON_COMMANDS = ("fix", "capture", "report")
 class CheckResult:
     """A result of `check` that IPython displays as HTML in a notebook and as text elsewhere."""
 
-    def __init__(self, report: Report, fix: Offer | None, notes: Sequence[str]) -> None:
+    def __init__(self, report: Report, offer: Offer | None, notes: Sequence[str]) -> None:
         self._report = report
-        self._fix = fix
+        self._offer = offer
         self._notes = tuple(notes)
 
     @property
@@ -51,13 +51,13 @@ class CheckResult:
     def __repr__(self) -> str:
         from tfdoctor.render.report import render_report
 
-        text = render_report(self._report, fix=self._fix, check_command="%tfdoctor check")
+        text = render_report(self._report, fix=self._offer, check_command="%tfdoctor check")
         return "\n".join([text.rstrip("\n"), *self._notes])
 
     def _repr_html_(self) -> str:
         from tfdoctor.render.notebook import make_report_html
 
-        return make_report_html(self._report, fix=self._fix, notes=self._notes)
+        return make_report_html(self._report, fix=self._offer, notes=self._notes)
 
 
 def tfdoctor_magic(line: str) -> CheckResult | None:
@@ -92,13 +92,13 @@ def _lacks_python(arguments: Sequence[str], options: CheckOptions | None) -> boo
 
 
 def _is_displayable(options: CheckOptions) -> bool:
-    """Return whether only options in DISPLAYABLE_OPTIONS differ from the defaults of `check`."""
+    """Return whether no option outside DISPLAYABLE_OPTIONS differs from the defaults of `check`."""
     displayable = dict.fromkeys(DISPLAYABLE_OPTIONS)
     return {**options, **displayable} == {**(parse_check(["check"]) or {}), **displayable}
 
 
 def _run_check(options: CheckOptions) -> CheckResult | None:
-    """Check the Python in the options, or else this kernel's. Print an Error and return None if it fails."""
+    """Check the interpreter in the options, or else this kernel's. If that fails, print the Error and return None."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
     from tfdoctor.environment.fix_availability import find_offer
@@ -106,12 +106,12 @@ def _run_check(options: CheckOptions) -> CheckResult | None:
     from tfdoctor.examine import examine, make_live_system
     from tfdoctor.system.live import get_process_variables
 
-    python, notes, env = options["python"], [], None
+    python, notes, start_variables = options["python"], [], None
     if python is None:
         python = sys.executable
-        env = get_process_variables()
-        notes = _describe_late_changes(env)
-    system = make_live_system(python, env=env or os.environ)
+        start_variables = get_process_variables()
+        notes = _describe_late_changes(start_variables)
+    system = make_live_system(python, env=start_variables or os.environ)
     try:
         with handle_signals():
             report = examine(
@@ -123,21 +123,21 @@ def _run_check(options: CheckOptions) -> CheckResult | None:
     return CheckResult(report, find_offer(report, system), notes)
 
 
-def _describe_late_changes(env: Mapping[str, str]) -> list[str]:
+def _describe_late_changes(start_variables: Mapping[str, str]) -> list[str]:
     """Return warnings about variables of the dynamic loader that have changed since this process started.
 
-    The loader reads them only at the start. `env` has the variables that the process started with.
+    The loader reads them only at the start. `start_variables` are those that the process started with.
     """
     names = ("LD_LIBRARY_PATH", "LD_PRELOAD")
     return [
         f"{name} was changed since this Python started. Its loader does not see that: set it before the start."
         for name in names
-        if env.get(name) != os.environ.get(name)
+        if start_variables.get(name) != os.environ.get(name)
     ]
 
 
 def _run_command(arguments: Sequence[str]) -> None:
-    """Run a tfdoctor command without input, and pass its output on line by line."""
+    """Run a tfdoctor command without input, and print its output line by line."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
     with subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *arguments],

@@ -13,9 +13,10 @@ Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "conda-cuda", "ngc
 
 
 class EvidenceJson(TypedDict):
-    """A place where a finding was observed."""
+    """The evidence of a finding."""
 
     source: str
+    """A command, a path, an environment variable or a log."""
     line: int | None
     text: str
 
@@ -108,6 +109,7 @@ class _RequiredComparable(TypedDict):
     area: str
     name: str
     value: str | None
+    """The value; None if it is missing or unknown."""
 
 
 class ComparableValueJson(_RequiredComparable, total=False):
@@ -196,7 +198,7 @@ class Diagnosis(TypedDict):
 
 
 class GpuJson(TypedDict):
-    """A GPU."""
+    """A GPU to plan for."""
 
     name: str
     compute_capability: str
@@ -236,7 +238,7 @@ class ReasonJson(TypedDict):
 
 
 class CaveatJson(TypedDict):
-    """A disadvantage of an option that works."""
+    """A disadvantage of an installation that works."""
 
     cause: str
     text: str
@@ -245,11 +247,11 @@ class CaveatJson(TypedDict):
 
 
 class PartJson(TypedDict):
-    """A component of an option, with its size."""
+    """A component of an installation, with its size."""
 
     name: str
     bytes: int | None
-    """The size; None if unknown."""
+    """The size in bytes; None if unknown."""
     why: str
     """The purpose of the component."""
 

@@ -28,10 +28,12 @@ MAX_DISTURBED_SHARE = 0.25
 """The share of disturbed measurements above which the whole run counts as disturbed."""
 MIN_PEAK_SHARE = 0.3
 """The share of the float32 peak below which a GPU is reported. Large products of cuBLAS reach 0.6 and more."""
+MIN_PEAK_SIZE = 4096
+"""The rows of a matrix from which a product is compared with the peak, because small ones never reach it."""
 
 
 def evaluate_bench(
-    measured: RawMeasurements,
+    raw_result: RawMeasurements,
     target: str,
     peaks: Mapping[str, Mapping[str, float]],
     *,
@@ -40,53 +42,55 @@ def evaluate_bench(
 ) -> Bench:
     """Evaluate the measurements of a run.
 
-    `peaks` maps each device to the GFLOP/s that it can reach with each data type, if known. `look` is the command that
-    finds problems of this TensorFlow.
+    `peaks` maps the names of devices to the GFLOP/s that they can reach with each data type, as far as these are known.
+    `look` is the command that finds problems of this TensorFlow.
 
     With `software`, the GPUs are tfdoctor's software GPU. Their times are marked, and are neither compared with a peak
     nor used to say whether a GPU is worth using.
     """
-    devices = tuple(_add_peaks(item, peaks, software=software) for item in measured.devices)
-    by_name = {item.device: item for item in devices}
-    runs = tuple(
-        dataclasses.replace(add_compilation_steps(item, by_name, measured), software=software and item.on_gpu)
-        for item in measured.runs
+    devices = tuple(_add_peaks(device, peaks, software=software) for device in raw_result.devices)
+    devices_by_name = {device.device: device for device in devices}
+    measurements = tuple(
+        dataclasses.replace(
+            add_compilation_steps(measurement, devices_by_name, raw_result), software=software and measurement.on_gpu
+        )
+        for measurement in raw_result.runs
     )
-    links = () if software else add_measured_speeds(measured.links, runs, measured.log)
-    crossover = () if software else _find_crossovers(runs, devices)
-    scaling = compute_scalings(runs, measured.watched, links)
-    disturbed, disturbance = _assess_disturbance(runs, measured.watched)
+    links = () if software else add_measured_speeds(raw_result.links, measurements, raw_result.log)
+    crossovers = () if software else _find_crossovers(measurements, devices)
+    scalings = compute_scalings(measurements, raw_result.watched, links)
+    disturbance_text, disturbance = _assess_disturbance(measurements, raw_result.watched)
     findings = [
-        *_find_missing_times(measured, look),
-        *_find_disturbance(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
-        *_find_slow_scaling(scaling),
-        *([] if software else find_narrow_links(measured.watched, links)),
-        *_find_gpus_below_peak(runs, devices, measured.watched),
+        *_find_missing_times(raw_result, look),
+        *_find_disturbance(disturbance_text, disturbance, has_gpu=any(is_gpu(device.device) for device in devices)),
+        *_find_slow_scaling(scalings),
+        *([] if software else find_narrow_links(raw_result.watched, links)),
+        *_find_gpus_below_peak(measurements, devices, raw_result.watched),
     ]
     return Bench(
         target=target,
-        tensorflow=measured.tensorflow,
+        tensorflow=raw_result.tensorflow,
         devices=devices,
-        runs=runs,
-        watched=measured.watched,
-        crossover=crossover,
-        scaling=scaling,
-        disturbed=disturbed,
+        runs=measurements,
+        watched=raw_result.watched,
+        crossover=crossovers,
+        scaling=scalings,
+        disturbed=disturbance_text,
         links=links,
         disturbance=disturbance,
-        yardstick=measured.yardstick,
-        unsteady=compute_speed_variation(item for item in runs if not item.disturbed),
-        stopped=measured.stopped,
+        yardstick=raw_result.yardstick,
+        unsteady=compute_speed_variation(m for m in measurements if not m.disturbed),
+        stopped=raw_result.stopped,
         findings=tuple(findings),
-        summary=_summarize(runs, devices, crossover, scaling, asked=measured.asked),
-        look="" if measured.asked or any(is_gpu(item.device) for item in devices) else look,
+        summary=_summarize(measurements, devices, crossovers, scalings, were_devices_selected=raw_result.asked),
+        look="" if raw_result.asked or any(is_gpu(device.device) for device in devices) else look,
     )
 
 
 def _add_peaks(
     device: MeasuredDevice, peaks: Mapping[str, Mapping[str, float]], *, software: bool
 ) -> MeasuredDevice:
-    """Return the device with its peak speeds, or marked as software."""
+    """Return the device with its peak speeds. A software GPU is marked instead."""
     if software and is_gpu(device.device):
         return dataclasses.replace(device, software=True)
     device_peaks = peaks.get(device.device, {})
@@ -96,64 +100,81 @@ def _add_peaks(
 # ---------------------------------------------------------------- CPU against GPU
 
 
-def _find_crossovers(runs: Sequence[Measurement], devices: Sequence[MeasuredDevice]) -> tuple[Crossover, ...]:
+def _find_crossovers(measurements: Sequence[Measurement], devices: Sequence[MeasuredDevice]) -> tuple[Crossover, ...]:
     """Return the crossover of each GPU workload that was also timed on the CPU at some of its sizes."""
     curves: dict[tuple[str, str | None, str, str], dict[int, Measurement]] = {}
-    for timed in runs:
+    for measurement in measurements:
         is_single = (
-            timed.strategy == "one" and timed.part is None and not timed.xla and len(timed.devices) == 1
+            measurement.strategy == "one" and measurement.part is None and not measurement.xla and len(measurement.devices) == 1
         )
-        if is_single and timed.seconds:
-            curves.setdefault((timed.workload, timed.model, timed.dtype, timed.devices[0]), {})[
-                timed.size
-            ] = timed
+        if is_single and measurement.seconds:
+            curves.setdefault((measurement.workload, measurement.model, measurement.dtype, measurement.devices[0]), {})[
+                measurement.size
+            ] = measurement
     crossovers = []
-    gpus = [timed.device for timed in devices if is_gpu(timed.device)]
-    for (workload, model, dtype, device), gpu_times in curves.items():
-        cpu_times = curves.get((workload, model, dtype, "CPU:0"))
-        if device not in gpus or cpu_times is None:
+    gpus = [entry.device for entry in devices if is_gpu(entry.device)]
+    for (workload, model, dtype, device), gpu_by_size in curves.items():
+        cpu_by_size = curves.get((workload, model, dtype, "CPU:0"))
+        if device not in gpus or cpu_by_size is None:
             continue
-        sizes = sorted(gpu_times.keys() & cpu_times.keys())
+        sizes = sorted(gpu_by_size.keys() & cpu_by_size.keys())
         if sizes:
-            crossovers.append(_make_crossover((workload, model, dtype, device), sizes, gpu_times, cpu_times))
+            crossovers.append(_make_crossover((workload, model, dtype, device), sizes, gpu_by_size, cpu_by_size))
     return tuple(crossovers)
 
 
 def _make_crossover(
     key: tuple[str, str | None, str, str],
     sizes: Sequence[int],
-    gpu_times: Mapping[int, Measurement],
-    cpu_times: Mapping[int, Measurement],
+    gpu_by_size: Mapping[int, Measurement],
+    cpu_by_size: Mapping[int, Measurement],
 ) -> Crossover:
-    """Find the smallest size from which the GPU is faster, and its speedup at the largest size."""
-    first, below = None, None
+    """Find the smallest size from which the GPU is faster, and its speedup at the largest size.
+
+    The GPU counts as faster only if the confidence intervals of both times do not overlap.
+    """
+    min_faster_size, max_slower_size = None, None
     for size in reversed(sizes):
-        gpu_seconds, cpu_seconds = gpu_times[size].seconds, cpu_times[size].seconds
+        gpu_seconds, cpu_seconds = gpu_by_size[size].seconds, cpu_by_size[size].seconds
         if gpu_seconds is None or cpu_seconds is None or gpu_seconds.high >= cpu_seconds.low:
-            below = size
+            max_slower_size = size
             break
-        first = size
-    largest_gpu, largest_cpu = gpu_times[sizes[-1]].seconds, cpu_times[sizes[-1]].seconds
+        min_faster_size = size
+    largest_gpu, largest_cpu = gpu_by_size[sizes[-1]].seconds, cpu_by_size[sizes[-1]].seconds
     speedup = (
         largest_cpu.median / largest_gpu.median
         if largest_gpu is not None and largest_cpu is not None
         else 1.0
     )
     workload, model, dtype, device = key
-    return Crossover(workload, model, dtype, "CPU:0", device, first, below, speedup)
+    return Crossover(
+        workload=workload,
+        model=model,
+        dtype=dtype,
+        against="CPU:0",
+        device=device,
+        size=min_faster_size,
+        below=max_slower_size,
+        fold=speedup,
+    )
 
 
 # ---------------------------------------------------------------- several devices
 
 
-def _find_slow_scaling(scaling: Sequence[Scaling]) -> list[Finding]:
+def _find_slow_scaling(scalings: Sequence[Scaling]) -> list[Finding]:
     """Return a finding on the slowest training on several devices, if it is slower than on one."""
-    slower = [s for s in scaling if s.high < 1 and not s.software]
-    fed = [s for s in scaling if s.fed is not None and s.fed[2] < 1 and not s.software]
-    if not slower and not fed:
+    on_hardware = [scaling for scaling in scalings if not scaling.software]
+    slower = [scaling for scaling in on_hardware if scaling.high < 1]
+    slower_with_input = [scaling for scaling in on_hardware if scaling.fed is not None and scaling.fed[2] < 1]
+    if not slower and not slower_with_input:
         return []
-    worst = min(slower, key=lambda s: s.speedup) if slower else min(fed, key=_get_fed_speedup)
-    speedup = f"{worst.speedup:.2f}" if slower else f"{_get_fed_speedup(worst):.2f}"
+    worst = (
+        min(slower, key=lambda scaling: scaling.speedup)
+        if slower
+        else min(slower_with_input, key=_get_speedup_with_input)
+    )
+    speedup = f"{worst.speedup:.2f}" if slower else f"{_get_speedup_with_input(worst):.2f}"
     note = "" if slower else ", where the batch comes from the host's memory"
     return [
         Finding(
@@ -177,7 +198,8 @@ def _find_slow_scaling(scaling: Sequence[Scaling]) -> list[Finding]:
     ]
 
 
-def _get_fed_speedup(scaling: Scaling) -> float:
+def _get_speedup_with_input(scaling: Scaling) -> float:
+    """Return the speedup of steps whose batch comes from the host's memory, or infinity if it was not timed."""
     return scaling.fed[0] if scaling.fed is not None else math.inf
 
 
@@ -185,40 +207,43 @@ def _get_fed_speedup(scaling: Scaling) -> float:
 
 
 def _assess_disturbance(
-    runs: Sequence[Measurement], watched: Sequence[GpuObservation]
+    measurements: Sequence[Measurement], observations: Sequence[GpuObservation]
 ) -> tuple[str, Disturbance]:
     """Return a description of what disturbed the run, and its extent.
 
     Each measurement is assessed separately. The description is "" if no disturbance was found.
     """
     reasons = []
-    assessed = [t for t in runs if t.others is not None and t.seconds]
-    disturbed = [t for t in assessed if t.disturbed]
-    worst = max((t.others or 0.0 for t in disturbed), default=0.0)
+    assessed = [m for m in measurements if m.others is not None and m.seconds]
+    disturbed = [m for m in assessed if m.disturbed]
+    max_share = max((m.others or 0.0 for m in disturbed), default=0.0)
+    is_quota_hit = max_share >= 1  # the payload reports 1 if a quota stopped the program
     extent = f"during {len(disturbed)} of the {len(assessed)} pieces of work that took long enough to tell"
-    if worst >= 1:
+    if is_quota_hit:
         reasons.append(f"a quota (cgroup) stopped this program at times {extent}")
     elif disturbed:
-        reasons.append(f"other programs used up to {100 * worst:.0f} % of the processors {extent}")
+        reasons.append(f"other programs used up to {100 * max_share:.0f} % of the processors {extent}")
     gpu_reasons = []
-    for card in watched:
-        if card.processes:
-            gpu_reasons.append(f"another program computes on {card.device} ({card.processes[0]})")
-        if set(card.slowdowns) & set(THERMAL_SLOWDOWNS):
-            heat = f" at {card.temperature} °C" if card.temperature is not None else ""
-            gpu_reasons.append(f"{card.device} lowered its clocks for heat{heat}")
-    is_much = bool(gpu_reasons) or len(disturbed) > MAX_DISTURBED_SHARE * len(assessed)
-    return "; ".join(reasons + gpu_reasons), Disturbance(len(disturbed), len(assessed), is_much, worst >= 1)
+    for observation in observations:
+        if observation.processes:
+            gpu_reasons.append(f"another program computes on {observation.device} ({observation.processes[0]})")
+        if set(observation.slowdowns) & set(THERMAL_SLOWDOWNS):
+            heat = f" at {observation.temperature} °C" if observation.temperature is not None else ""
+            gpu_reasons.append(f"{observation.device} lowered its clocks for heat{heat}")
+    is_large = bool(gpu_reasons) or len(disturbed) > MAX_DISTURBED_SHARE * len(assessed)
+    return "; ".join(reasons + gpu_reasons), Disturbance(
+        pieces=len(disturbed), of=len(assessed), much=is_large, quota=is_quota_hit
+    )
 
 
-def _find_disturbance(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
+def _find_disturbance(disturbance_text: str, disturbance: Disturbance, *, has_gpu: bool) -> list[Finding]:
     """Return a finding on what disturbed the run, if a large part of it was disturbed."""
-    if not disturbed or not disturbance.much:
+    if not disturbance_text or not disturbance.much:
         return []
     if disturbance.quota:
         remedy = Remedy("Raise the quota (docker run --cpus, CPUQuota of systemd), then measure again.")
     else:
-        commands = ("top -b -n 1 | head -n 15", *(("nvidia-smi",) if gpus else ()))
+        commands = ("top -b -n 1 | head -n 15", *(("nvidia-smi",) if has_gpu else ()))
         remedy = Remedy("End what else runs, then measure again.", commands)
     return [
         Finding(
@@ -226,88 +251,84 @@ def _find_disturbance(disturbed: str, disturbance: Disturbance, *, gpus: bool) -
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             "The measurement was disturbed",
-            f"{disturbed[:1].upper()}{disturbed[1:]}. The times are right for this moment, not for the machine alone.",
+            f"{disturbance_text[:1].upper()}{disturbance_text[1:]}. The times are right for this moment, not for the "
+            "machine alone.",
             remedies=(remedy,),
         )
     ]
 
 
-def _find_missing_times(measured: RawMeasurements, look: str) -> list[Finding]:
+def _find_missing_times(raw_result: RawMeasurements, check_command: str) -> list[Finding]:
     """Return a finding if nothing was timed, with the most likely reason."""
-    if measured.any_timed:
+    if raw_result.any_timed:
         return []
-    out_of_memory = [t for t in measured.runs if classify_text(t.left_out) is Cause.OOM]
-    if measured.interrupted and not measured.error:
+    out_of_memory = [m for m in raw_result.runs if classify_text(m.left_out) is Cause.OOM]
+    if raw_result.interrupted and not raw_result.error:
         remedy = Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
     elif out_of_memory:
         remedy = Remedy(
-            f"Take a smaller size: {min(t.size for t in out_of_memory)} needs more memory than there is."
+            f"Take a smaller size: {min(m.size for m in out_of_memory)} needs more memory than there is."
         )
     else:
-        remedy = Remedy("See what is wrong with this TensorFlow.", (look,))
+        remedy = Remedy("See what is wrong with this TensorFlow.", (check_command,))
     return [
         Finding(
             NOT_TIMED,
             Cause.INCONCLUSIVE,
             Severity.ERROR,
             "Nothing could be timed",
-            measured.error or measured.stopped or "TensorFlow ended before the first piece of work was done.",
+            raw_result.error or raw_result.stopped or "TensorFlow ended before the first piece of work was done.",
             remedies=(remedy,),
         )
     ]
 
 
 def _find_gpus_below_peak(
-    runs: Sequence[Measurement], devices: Sequence[MeasuredDevice], watched: Sequence[GpuObservation]
+    measurements: Sequence[Measurement], devices: Sequence[MeasuredDevice], observations: Sequence[GpuObservation]
 ) -> list[Finding]:
-    """Return findings on GPUs far below their float32 peak, as measured with a large product.
-
-    Small products never reach the peak.
-    """
+    """Return findings on GPUs far below their float32 peak, as measured with a large matrix product."""
     findings = []
     for device in devices:
         products = [
-            t
-            for t in runs
-            if (t.workload, t.dtype, t.devices) == ("matmul", "float32", (device.device,)) and not t.xla
+            m
+            for m in measurements
+            if (m.workload, m.dtype, m.devices) == ("matmul", "float32", (device.device,)) and not m.xla
         ]
-        best = max((t.gflops for t in products if t.gflops), default=None)
-        if device.peak_gflops is None or best is None or max(t.size for t in products) < 4096:
+        best_gflops = max((product.gflops for product in products if product.gflops), default=None)
+        max_size = max((product.size for product in products), default=0)
+        if device.peak_gflops is None or best_gflops is None or max_size < MIN_PEAK_SIZE:
             continue
-        if best < MIN_PEAK_SHARE * device.peak_gflops:
-            findings.append(
-                _make_peak_finding(
-                    device, best, next((w for w in watched if w.device == device.device), None)
-                )
-            )
+        if best_gflops < MIN_PEAK_SHARE * device.peak_gflops:
+            observation = next((o for o in observations if o.device == device.device), None)
+            findings.append(_make_peak_finding(device, best_gflops, observation))
     return findings
 
 
-def _make_peak_finding(device: MeasuredDevice, best: float, card: GpuObservation | None) -> Finding:
+def _make_peak_finding(device: MeasuredDevice, best_gflops: float, observation: GpuObservation | None) -> Finding:
     """Build the finding for a GPU far below its peak, with the reasons that nvidia-smi reports."""
-    observations = []
-    if card is not None and card.processes:
-        observations.append(f"Another program computes on it: {card.processes[0]}.")
-    if card is not None and card.slowdowns:
-        observations.append(f"It lowers its clocks: {join_words(card.slowdowns)}.")
+    reasons = []
+    if observation is not None and observation.processes:
+        reasons.append(f"Another program computes on it: {observation.processes[0]}.")
+    if observation is not None and observation.slowdowns:
+        reasons.append(f"It lowers its clocks: {join_words(observation.slowdowns)}.")
     if (
-        card is not None
-        and card.power_limit is not None
-        and card.power_default is not None
-        and card.power_limit < 0.95 * card.power_default
+        observation is not None
+        and observation.power_limit is not None
+        and observation.power_default is not None
+        and observation.power_limit < 0.95 * observation.power_default
     ):
-        observations.append(
-            f"Its power limit is {card.power_limit:.0f} W, by default {card.power_default:.0f} W."
+        reasons.append(
+            f"Its power limit is {observation.power_limit:.0f} W, by default {observation.power_default:.0f} W."
         )
-    peak = device.peak_gflops or 1.0
-    reason = " ".join(observations) or "Neither its clocks nor another program were seen to be the reason."
+    peak_gflops = device.peak_gflops or 1.0
+    reason = " ".join(reasons) or "Neither its clocks nor another program were seen to be the reason."
     return Finding(
         BELOW_PEAK,
         Cause.INCONCLUSIVE,
         Severity.WARNING,
-        f"{device.device} gives {100 * best / peak:.0f} % of its peak in float32",
-        f"Its best product ran at {best:.0f} GFLOP/s; its multiprocessors can give {peak:.0f} at their highest clock. "
-        f"{reason}",
+        f"{device.device} gives {100 * best_gflops / peak_gflops:.0f} % of its peak in float32",
+        f"Its best product ran at {best_gflops:.0f} GFLOP/s; its multiprocessors can give {peak_gflops:.0f} at their "
+        f"highest clock. {reason}",
         remedies=(
             Remedy(
                 "Watch its clocks, its power limit and its processes while it computes.",
@@ -324,64 +345,67 @@ def _make_peak_finding(device: MeasuredDevice, best: float, card: GpuObservation
 
 
 def _summarize(
-    runs: Sequence[Measurement],
+    measurements: Sequence[Measurement],
     devices: Sequence[MeasuredDevice],
-    crossover: Sequence[Crossover],
-    scaling: Sequence[Scaling],
+    crossovers: Sequence[Crossover],
+    scalings: Sequence[Scaling],
     *,
-    asked: bool,
+    were_devices_selected: bool,
 ) -> str:
-    """Summarize the benchmark in a few sentences."""
-    if not any(item.seconds for item in runs):
+    """Summarize the benchmark in a few sentences.
+
+    `were_devices_selected` is whether the user chose the devices, so that a missing GPU need not be mentioned.
+    """
+    if not any(m.seconds for m in measurements):
         return "Nothing could be timed."
     sentences = []
-    emulated = [item.device for item in devices if item.software]
-    if emulated:
+    software_gpus = [item.device for item in devices if item.software]
+    if software_gpus:
         sentences.append(
-            f"{join_words(emulated)} {'are' if len(emulated) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
-            "machine's processor. What it takes says nothing of any card."
+            f"{join_words(software_gpus)} {'are' if len(software_gpus) > 1 else 'is'} no card: tfdoctor's software GPU "
+            "computes on this machine's processor. What it takes says nothing of any card."
         )
     elif not any(is_gpu(item.device) for item in devices):
-        sentences.append(f"Only the CPU was timed{'' if asked else ': TensorFlow lists no GPU here'}.")
-    elif crossover:
-        training = [item for item in crossover if item.workload == "train"] or list(crossover)
+        sentences.append(f"Only the CPU was timed{'' if were_devices_selected else ': TensorFlow lists no GPU here'}.")
+    elif crossovers:
+        training = [item for item in crossovers if item.workload == "train"] or list(crossovers)
         worthwhile = [item for item in training if item.size is not None]
         if not worthwhile:
             sentences.append(f"At no size that was timed is {training[0].device} faster than the CPU.")
         else:
-            first = max(worthwhile, key=lambda item: item.fold)
+            fastest = max(worthwhile, key=lambda item: item.fold)
             sentences.append(
-                f"{first.device} is {first.fold:.1f} times as fast as the CPU at the largest {_describe_work(first)}, "
-                f"and faster from {first.size} on."
+                f"{fastest.device} is {fastest.fold:.1f} times as fast as the CPU at the largest {_describe_work(fastest)}, "
+                f"and faster from {fastest.size} on."
             )
-    worst = min(scaling, key=lambda item: item.high, default=None)
-    if worst is not None and not emulated:
+    worst = min(scalings, key=lambda item: item.high, default=None)
+    if worst is not None and not software_gpus:
         speedup = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
         interval = f"{worst.low:.2f} to {worst.high:.2f}"
         sentences.append(f"{speedup} ({interval}; {worst.model}, {worst.strategy}).")
         sentences.extend(worst.why[:1])
-    sentences.extend(_describe_xla(runs))
+    sentences.extend(_describe_xla(measurements))
     return " ".join(sentences) or "All of it was timed."
 
 
-def _describe_xla(runs: Sequence[Measurement]) -> list[str]:
+def _describe_xla(measurements: Sequence[Measurement]) -> list[str]:
     """Return a sentence on XLA's effect at the largest sizes, or [] if XLA was not timed."""
-    by_key = {timed.key: timed for timed in runs}
-    largest: dict[tuple[object, ...], tuple[float, Measurement]] = {}
-    for timed in sorted((timed for timed in runs if timed.xla), key=lambda timed: timed.size):
-        without_xla = by_key.get(dataclasses.replace(timed, xla=False).key)
-        if timed.seconds is not None and without_xla is not None and without_xla.seconds is not None:
-            largest[timed.family, timed.strategy, timed.devices] = (
-                timed.seconds.median / without_xla.seconds.median,
-                timed,
+    by_key = {measurement.key: measurement for measurement in measurements}
+    ratio_by_curve: dict[tuple[object, ...], tuple[float, Measurement]] = {}
+    for measurement in sorted((m for m in measurements if m.xla), key=lambda m: m.size):  # the largest size is kept
+        without_xla = by_key.get(dataclasses.replace(measurement, xla=False).key)
+        if measurement.seconds is not None and without_xla is not None and without_xla.seconds is not None:
+            ratio_by_curve[measurement.family, measurement.strategy, measurement.devices] = (
+                measurement.seconds.median / without_xla.seconds.median,
+                measurement,
             )
-    if not largest:
+    if not ratio_by_curve:
         return []
-    ordered = sorted(largest.values(), key=lambda pair: -abs(math.log(pair[0])))
-    names = [f"{timed.model or timed.workload} ({timed.size}) on {timed.devices[0]}" for _, timed in ordered]
-    first, *other_ratios = (ratio for ratio, _ in ordered[:3])
+    ordered = sorted(ratio_by_curve.values(), key=lambda pair: -abs(math.log(pair[0])))
+    names = [f"{m.model or m.workload} ({m.size}) on {m.devices[0]}" for _, m in ordered]
+    first_ratio, *other_ratios = (ratio for ratio, _ in ordered[:3])
     further = "".join(f", {name} {ratio:.2f}" for name, ratio in zip(names[1:], other_ratios, strict=False))
-    return [f"Compiled by XLA, {names[0]} takes {first:.2f} times the time{further}."]
+    return [f"Compiled by XLA, {names[0]} takes {first_ratio:.2f} times the time{further}."]
 
 
 def _describe_work(crossover: Crossover) -> str:

@@ -26,28 +26,30 @@ __all__ = ["compare_runs"]
 MIN_NOISE = 0.07
 """The minimum noise between two runs of a program on one machine, caused by addresses, clocks and order.
 
-Of 486 pairs of measurements of `SHORT_MEASUREMENT_S` or more, 95 % differed by less, and 99 % of whole runs
-(docs/verified.md).
+Of 486 pairs of measurements of `SHORT_MEASUREMENT_S` or more, 95 % differed by less; so did 99 % of the pairs of whole
+runs (docs/verified.md).
 """
 MIN_SHORT_NOISE = 0.3
 """The minimum noise for shorter measurements, from 1,074 pairs."""
 DRIFT_FACTOR = 2.98
 """The factor from the variation between rounds to the difference that chance can cause between two runs.
 
-A machine whose speed changes from round to round changes as much from run to run, because heat or other virtual
-machines on its processor act for moments or for longer. The factor is Student's t of 99 % with 14
+The speed of a machine changes as much from run to run as from round to round, because heat or other virtual machines
+on its processor act for moments or for longer. The factor is Student's t of 99 % with 14
 degrees of freedom, for two runs of eight rounds each.
 """
 MAX_PROCESSOR_RATIO = 1.5
-"""The ratio above which the processor counts as another or a throttled one, so that its times are not compared.
+"""The ratio of its own times above which the processor counts as another or a throttled one.
+
+Times on such a processor are not compared.
 
 The effect of another virtual machine on the same core was smaller (docs/verified.md).
 """
 MIN_PROCESSOR_CHANGE = 0.05
-"""The change of the processor's speed (logarithm of the ratio) from which it is mentioned."""
+"""The change of the processor's speed, as the logarithm of the ratio, from which the reason mentions it."""
 
 
-def compare_runs(now: Bench, then: RawMeasurements, name: str) -> BenchComparison:
+def compare_runs(current: Bench, earlier: RawMeasurements, name: str) -> BenchComparison:
     """Compare each measurement with the earlier one, and the runs by the median ratio of the longer ones.
 
     One changed measurement alone does not make a run slower. A run is slower or faster only if the change exceeds the
@@ -56,21 +58,31 @@ def compare_runs(now: Bench, then: RawMeasurements, name: str) -> BenchCompariso
     If a large part of either run was disturbed, the verdict is "disturbed". Otherwise, measurements that were disturbed
     in either run are left out.
     """
-    disturbed = now.much_disturbed
-    changes, excluded = _compare_pieces(now.runs, then, include_disturbed=bool(disturbed or then.disturbed))
+    disturbance_text = current.much_disturbed
+    changes, excluded_count = _compare_measurements(
+        current.runs, earlier, include_disturbed=bool(disturbance_text or earlier.disturbed)
+    )
     if len(changes) < MIN_MEASUREMENTS:
-        count = "no piece of work was" if not changes else f"only {_format_pieces(len(changes))}"
+        count = "no piece of work was" if not changes else f"only {_format_count(len(changes))}"
         reason = f"{count} timed in both runs, and it takes {MIN_MEASUREMENTS}"
-        if excluded:
-            reason += f"; {_format_pieces(excluded)} disturbed"
-        return BenchComparison(name, "incomparable", None, None, tuple(changes), reason, then.tensorflow)
-    long_keys = {piece.key for piece in select_long_measurements(change.then for change in changes)}
-    longer = [change for change in changes if change.now.key in long_keys]
-    processor_ratio = _compare_processors(then.yardstick, now.yardstick)
-    change_by_clock = statistics.median(math.log(change.ratio) for change in longer)
+        if excluded_count:
+            reason += f"; {_format_count(excluded_count)} disturbed"
+        return BenchComparison(
+            name=name,
+            verdict="incomparable",
+            ratio=None,
+            noise=None,
+            changes=tuple(changes),
+            why=reason,
+            tensorflow=earlier.tensorflow,
+        )
+    long_keys = {measurement.key for measurement in select_long_measurements(change.then for change in changes)}
+    long_changes = [change for change in changes if change.now.key in long_keys]
+    processor_ratio = _compare_processors(current.yardstick, earlier.yardstick)
+    measured_change = statistics.median(math.log(change.ratio) for change in long_changes)
     corrected_change = statistics.median(
         math.log(change.ratio) - (0.0 if change.now.on_gpu else math.log(processor_ratio))
-        for change in longer
+        for change in long_changes
     )
     drift = _estimate_drift(
         compute_speed_variation(change.now for change in changes),
@@ -78,76 +90,80 @@ def compare_runs(now: Bench, then: RawMeasurements, name: str) -> BenchCompariso
     )
     # The spread of the ratios between measurements is noise, too.
     # 1.4826 converts a median absolute deviation to a standard deviation.
-    spread = statistics.median(abs(math.log(change.ratio) - change_by_clock) for change in longer) * 1.4826
-    noise = max(MIN_NOISE, math.expm1(2 * spread / math.sqrt(len(longer))), drift)
-    slower, faster = (
-        min(change_by_clock, corrected_change) > math.log1p(noise),
-        max(change_by_clock, corrected_change) < -math.log1p(noise),
-    )
-    verdict = "slower" if slower else "faster" if faster else "same"
-    qualifier = "longer " if len(longer) < len(changes) else ""
-    reason = f"by the median of {len(longer)} {qualifier}pieces of work; up to {100 * noise:.0f} % is noise"
+    spread = statistics.median(abs(math.log(change.ratio) - measured_change) for change in long_changes) * 1.4826
+    noise = max(MIN_NOISE, math.expm1(2 * spread / math.sqrt(len(long_changes))), drift)
+    is_slower = min(measured_change, corrected_change) > math.log1p(noise)
+    is_faster = max(measured_change, corrected_change) < -math.log1p(noise)
+    verdict = "slower" if is_slower else "faster" if is_faster else "same"
+    qualifier = "longer " if len(long_changes) < len(changes) else ""
+    reason = f"by the median of {len(long_changes)} {qualifier}pieces of work; up to {100 * noise:.0f} % is noise"
     if noise == drift:
         reason += (
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
         )
     if abs(math.log(processor_ratio)) >= MIN_PROCESSOR_CHANGE:
-        reason += f"; {_describe_machine(processor_ratio)}"
-    if excluded:
-        reason += f"; {excluded} that were disturbed {'are' if excluded > 1 else 'is'} left out"
-    if disturbed or then.disturbed:
-        qualifier = "this run" if disturbed else "the earlier run"
-        verdict, reason = "disturbed", f"{qualifier} was disturbed: {disturbed or then.disturbed}"
+        reason += f"; {_describe_processor(processor_ratio)}"
+    if excluded_count:
+        reason += f"; {excluded_count} that were disturbed {'are' if excluded_count > 1 else 'is'} left out"
+    if disturbance_text or earlier.disturbed:
+        disturbed_run = "this run" if disturbance_text else "the earlier run"
+        verdict, reason = "disturbed", f"{disturbed_run} was disturbed: {disturbance_text or earlier.disturbed}"
     elif abs(math.log(processor_ratio)) > math.log(MAX_PROCESSOR_RATIO) and not all(
-        change.now.on_gpu for change in longer
+        change.now.on_gpu for change in long_changes
     ):
-        verdict, reason = "disturbed", _describe_machine(processor_ratio)
+        verdict, reason = "disturbed", _describe_processor(processor_ratio)
     return BenchComparison(
-        name, verdict, math.exp(change_by_clock), noise, tuple(changes), reason, then.tensorflow
+        name=name,
+        verdict=verdict,
+        ratio=math.exp(measured_change),
+        noise=noise,
+        changes=tuple(changes),
+        why=reason,
+        tensorflow=earlier.tensorflow,
     )
 
 
-def _compare_pieces(
-    now: Sequence[Measurement], then: RawMeasurements, *, include_disturbed: bool
+def _compare_measurements(
+    measurements: Sequence[Measurement], earlier_run: RawMeasurements, *, include_disturbed: bool
 ) -> tuple[list[MeasurementChange], int]:
-    """Return the changes of the measurements in both runs, and the number of excluded disturbed ones.
+    """Return the changes of the measurements in both runs, and the number of those excluded as disturbed.
 
     With `include_disturbed`, none is excluded.
     """
-    earlier_pieces = {piece.key: piece for piece in then.runs if piece.seconds is not None}
-    changes, excluded = [], 0
-    for piece in now:
-        earlier = earlier_pieces.get(piece.key)
-        if piece.seconds is None or earlier is None or earlier.seconds is None:
+    earlier_by_key = {measurement.key: measurement for measurement in earlier_run.runs if measurement.seconds is not None}
+    changes, excluded_count = [], 0
+    for measurement in measurements:
+        earlier = earlier_by_key.get(measurement.key)
+        if measurement.seconds is None or earlier is None or earlier.seconds is None:
             continue
-        if not include_disturbed and (piece.disturbed or earlier.disturbed):
-            excluded += 1
+        if not include_disturbed and (measurement.disturbed or earlier.disturbed):
+            excluded_count += 1
             continue
-        ratio = piece.seconds.median / earlier.seconds.median
+        ratio = measurement.seconds.median / earlier.seconds.median
         noise = max(
             MIN_NOISE if earlier.seconds.median >= SHORT_MEASUREMENT_S else MIN_SHORT_NOISE,
-            2 * math.hypot(piece.seconds.noise, earlier.seconds.noise),
-            _estimate_drift(compute_round_variation(piece.rounds), compute_round_variation(earlier.rounds)),
+            2 * math.hypot(measurement.seconds.noise, earlier.seconds.noise),
+            _estimate_drift(compute_round_variation(measurement.rounds), compute_round_variation(earlier.rounds)),
         )
-        changes.append(MeasurementChange(piece, earlier, ratio, noise))
-    return changes, excluded
+        changes.append(MeasurementChange(measurement, earlier, ratio, noise))
+    return changes, excluded_count
 
 
-def _format_pieces(count: int) -> str:
+def _format_count(count: int) -> str:
     return "1 piece of work was" if count == 1 else f"{count} pieces of work were"
 
 
-def _describe_machine(ratio: float) -> str:
+def _describe_processor(ratio: float) -> str:
     return f"the processor itself took {ratio:.2f} times as long as then for what is not TensorFlow's"
 
 
-def _estimate_drift(now: float | None, then: float | None) -> float:
+def _estimate_drift(variation: float | None, earlier_variation: float | None) -> float:
     """Return the relative difference that chance can cause, given the variation in both runs."""
-    return math.expm1(DRIFT_FACTOR * math.hypot(now or 0.0, then or 0.0))
+    return math.expm1(DRIFT_FACTOR * math.hypot(variation or 0.0, earlier_variation or 0.0))
 
 
-def _compare_processors(then: ProcessorTimes | None, now: ProcessorTimes | None) -> float:
+def _compare_processors(current: ProcessorTimes | None, earlier: ProcessorTimes | None) -> float:
     """Return how many times as long the same work takes on the processor now, or 1 if not measured."""
-    if then is None or now is None or then.what != now.what:
+    if earlier is None or current is None or earlier.what != current.what:
         return 1.0
-    return now.seconds / then.seconds
+    return current.seconds / earlier.seconds

@@ -17,98 +17,102 @@ if TYPE_CHECKING:
 __all__ = ["add_measured_speeds", "describe_transfer", "find_narrow_links", "find_pairs_lacking_peer"]
 
 MIN_SAMPLES = 3
-"""The number of samples of a busy GPU that its PCI Express generation requires, because an idle GPU lowers it."""
+"""The number of samples of a busy GPU from which its PCI Express generation is used: an idle GPU lowers it."""
 SLOW_PATHS = {
     "bridges": "through two host bridges of one processor",
     "processors": "through the link between two processors (NUMA)",
 }
-"""Kinds of links that slow transfers down, with their descriptions in sentences."""
+"""The kinds of links that slow transfers down, with a phrase for each."""
 _MATRIX_ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
 """A row of TensorFlow's peer access matrix, such as "] 0:   N Y"."""
 
 
 def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
-    """Return the pairs of GPUs that cannot access each other's memory, according to TensorFlow's log.
+    """Return the pairs of GPUs, such as ("GPU:0", "GPU:1"), for which TensorFlow's log denies peer access.
 
     Return None if the log has no matrix of peer access.
     """
     if "edge matrix" not in log:
         return None
-    pairs = set()
+    lacking_pairs = set()
     for line in log.splitlines():
         match = _MATRIX_ROW.search(line)
         if match is not None:
-            for other, flag in enumerate(match[2].split()):
-                if flag == "N" and other != int(match[1]):
-                    pairs.add((f"GPU:{match[1]}", f"GPU:{other}"))
-    return frozenset(pairs)
+            for peer_index, access in enumerate(match[2].split()):
+                if access == "N" and peer_index != int(match[1]):
+                    lacking_pairs.add((f"GPU:{match[1]}", f"GPU:{peer_index}"))
+    return frozenset(lacking_pairs)
 
 
 def add_measured_speeds(
-    links: Sequence[Interconnect], runs: Sequence[Measurement], log: str
+    links: Sequence[Interconnect], measurements: Sequence[Measurement], log: str
 ) -> tuple[Interconnect, ...]:
     """Add to each link its highest measured speed, and its peer access according to the log."""
     pairs_lacking_peer = find_pairs_lacking_peer(log)
-    evaluated = []
+    measured_links = []
     for link in links:
-        pair = {link.one, link.other}
+        link_devices = {link.one, link.other}
         speeds = [
-            timed.gbps
-            for timed in runs
-            if timed.workload == "copy" and set(timed.devices) == pair and timed.gbps
+            measurement.gbps
+            for measurement in measurements
+            if measurement.workload == "copy" and set(measurement.devices) == link_devices and measurement.gbps
         ]
-        peer = link.peer
-        if pairs_lacking_peer is not None and all(name.startswith("GPU") for name in pair):
-            peer = (link.one, link.other) not in pairs_lacking_peer and (
+        has_peer_access = link.peer
+        if pairs_lacking_peer is not None and all(device.startswith("GPU") for device in link_devices):
+            has_peer_access = (link.one, link.other) not in pairs_lacking_peer and (
                 link.other,
                 link.one,
             ) not in pairs_lacking_peer
-        evaluated.append(dataclasses.replace(link, measured=max(speeds, default=None), peer=peer))
-    return tuple(evaluated)
+        measured_links.append(dataclasses.replace(link, measured=max(speeds, default=None), peer=has_peer_access))
+    return tuple(measured_links)
 
 
 def describe_transfer(
-    devices: Sequence[str], runs: Sequence[Measurement], links: Sequence[Interconnect]
+    devices: Sequence[str], measurements: Sequence[Measurement], links: Sequence[Interconnect]
 ) -> str:
-    """Describe how data moves between these devices, for the end of a sentence, or return ""."""
+    """Return clauses on the speed and the path of data between these devices, or "" if nothing is known."""
     description = ""
     speeds = [
-        timed.gbps
-        for timed in runs
-        if timed.workload == "copy"
-        and len(set(timed.devices)) == 2
-        and set(timed.devices) <= set(devices)
-        and timed.gbps is not None
+        measurement.gbps
+        for measurement in measurements
+        if measurement.workload == "copy"
+        and len(set(measurement.devices)) == 2
+        and set(measurement.devices) <= set(devices)
+        and measurement.gbps is not None
     ]
     if speeds:
         description = f"; between these devices at most {max(speeds):.1f} GB/s were measured"
-    relevant = [link for link in links if {link.one, link.other} <= set(devices)]
-    slow = next((link for link in relevant if link.kind in SLOW_PATHS), None)
-    if any(link.peer is False for link in relevant):
+    links_between = [link for link in links if {link.one, link.other} <= set(devices)]
+    slow_link = next((link for link in links_between if link.kind in SLOW_PATHS), None)
+    if any(link.peer is False for link in links_between):
         description += "; they cannot reach each other's memory, so all of it goes through the host's"
-    elif slow is not None:
-        description += f"; between {slow.one} and {slow.other} it goes {SLOW_PATHS[slow.kind]}"
+    elif slow_link is not None:
+        description += f"; between {slow_link.one} and {slow_link.other} it goes {SLOW_PATHS[slow_link.kind]}"
     return description
 
 
-def find_narrow_links(watched: Sequence[GpuObservation], links: Sequence[Interconnect]) -> list[Finding]:
+def find_narrow_links(observations: Sequence[GpuObservation], links: Sequence[Interconnect]) -> list[Finding]:
     """Return findings on GPUs whose link to the host uses fewer lanes or a lower generation than possible."""
     findings = []
-    for card in watched:
+    for observation in observations:
         limits = []
-        if card.lanes and card.lanes_most and card.lanes < card.lanes_most:
-            limits.append(f"{card.lanes} of {card.lanes_most} lanes")
-        slower = card.generation and card.generation_most and card.generation < card.generation_most
-        if slower and card.looks >= MIN_SAMPLES:
-            limits.append(f"generation {card.generation} of {card.generation_most}")
-        link = next((item for item in links if item.kind == "pcie" and item.other == card.device), None)
+        if observation.lanes and observation.lanes_most and observation.lanes < observation.lanes_most:
+            limits.append(f"{observation.lanes} of {observation.lanes_most} lanes")
+        has_lower_generation = (
+            observation.generation
+            and observation.generation_most
+            and observation.generation < observation.generation_most
+        )
+        if has_lower_generation and observation.looks >= MIN_SAMPLES:
+            limits.append(f"generation {observation.generation} of {observation.generation_most}")
+        link = next((item for item in links if item.kind == "pcie" and item.other == observation.device), None)
         if limits:
-            findings.append(_make_link_finding(card.device, " and ".join(limits), link))
+            findings.append(_make_link_finding(observation.device, " and ".join(limits), link))
     return findings
 
 
 def _make_link_finding(device: str, limits: str, link: Interconnect | None) -> Finding:
-    """Build the finding for a link. `limits` states the lanes and the generation that it uses."""
+    """Build the finding for a link. `limits` says how many lanes and which generation it uses, such as "8 of 16 lanes"."""
     max_speed = (
         f" At most {link.gbps:.1f} GB/s come to it." if link is not None and link.gbps is not None else ""
     )

@@ -32,9 +32,8 @@ __all__ = [
 
 MIN_UNSTEADINESS = 0.05
 """The variation from round to round from which a machine counts as unsteady (see `noise.compute_speed_variation`)."""
-
 MAX_OTHER_SHARE = 0.15
-"""The share of all processors from which use by other programs makes a measurement count as disturbed."""
+"""The share of all processors, used by other programs, from which a measurement counts as disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,11 @@ class MedianTime:
     """The median of several times, with its 95 % confidence interval."""
 
     median: float
+    """Median in seconds."""
     low: float
+    """Lower end of the interval in seconds."""
     high: float
+    """Upper end of the interval in seconds."""
 
     @property
     def noise(self) -> float:
@@ -52,12 +54,12 @@ class MedianTime:
 
 
 def is_gpu(name: str) -> bool:
-    """Return whether a device is a GPU."""
+    """Return whether the name is that of a GPU, such as "GPU:0"."""
     return name.startswith("GPU:")
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration with its unit, such as "1.23 ms"."""
+    """Return a duration in s, ms or µs with three significant digits, such as "1.23 ms"."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
             value = seconds * factor
@@ -72,6 +74,7 @@ class MeasuredDevice:
     device: str
     """Name in TensorFlow, such as "GPU:0"."""
     name: str | None = None
+    """Name of the product, such as "Tesla T4", or None if not known."""
     peak_gflops: float | None = None
     """GFLOP/s that its multiprocessors can reach in float32 at their highest clock, or None if not known."""
     peaks: Mapping[str, float] = field(default_factory=dict)
@@ -84,7 +87,7 @@ class MeasuredDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The measurement of one workload of one size on some devices."""
+    """The measurement of one workload with one size on certain devices."""
 
     workload: str
     """matmul, conv, train, copy or allreduce."""
@@ -93,19 +96,19 @@ class Measurement:
     part: str | None
     """Part of a training step that was timed, or None for all of it.
 
-    "compute" is computing the gradients without averaging them, "allreduce" is averaging them and updating the weights,
-    and "fed" is the whole step with its batch from the host's memory.
+    "compute" computes the gradients without averaging them. "allreduce" averages them and updates the weights. "fed" is
+    the whole step, with a batch that comes from the host's memory.
     """
     dtype: str
     size: int
     """Rows of a matrix, side of an image, items of a batch, or bytes of a copy, an all-reduce or the gradients."""
     devices: tuple[str, ...]
     strategy: str
-    """one, towers or mirrored."""
+    """"one" for a single device, else how several devices share the work: "towers" or "mirrored"."""
     seconds: MedianTime | None
-    """Time of a call, or None if it was not timed, for the reason in `left_out`."""
+    """Time of a call, or None if it was not timed. The reason is in `left_out`."""
     repeats: int
-    """Number of times in the median."""
+    """Number of timed calls from which the median is computed."""
     first: float | None
     """Seconds of the very first call, which also optimizes the graph, compiles, and chooses kernels."""
     flop: float | None
@@ -113,32 +116,35 @@ class Measurement:
     bytes: int | None
     """Bytes that one call transfers, or None if they are not counted."""
     others: float | None
-    """Share of all processors that other programs used, 1 if a quota stopped this one, or None if unknown."""
+    """Share of all processors that other programs used. 1 if a quota stopped this program, None if unknown."""
     left_out: str = ""
-    """The reason why it was not timed, or "" if it was."""
+    """Reason why it was not timed, or "" if it was."""
     software: bool = False
     """Whether a software GPU was timed."""
     xla: bool = False
     """Whether XLA compiled it."""
     way: str | None = None
-    """How the strategy averages, such as "CollectiveAllReduce, NCCL", or None if not known."""
+    """Method by which the strategy averages, such as "CollectiveAllReduce, NCCL", or None if not known."""
     heard: str = ""
-    """The lines about compilation that TensorFlow logged during the first call."""
+    """Lines about compilation that TensorFlow logged during the first call."""
     rounds: tuple[float | None, ...] = ()
-    """Median of each round, in which all workloads take turns. None means that this one was not timed in it."""
+    """Median time of each round, or None for a round without times of this measurement.
+
+    In a round, all workloads take turns.
+    """
     compiled: tuple[str, ...] = ()
-    """Additional work of the first call: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
+    """Additional steps of the first call: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
 
     @property
     def compiling(self) -> float | None:
-        """Additional seconds of the first call compared with the median, or None if not known."""
+        """Seconds by which the first call took longer than the median, or None if not known."""
         if self.first is None or self.seconds is None:
             return None
         return max(self.first - self.seconds.median, 0.0)
 
     @property
     def disturbed(self) -> bool:
-        """Whether other programs used the processors, or a quota stopped this one."""
+        """Whether other programs used much of the processors, or a quota stopped this program."""
         return self.others is not None and self.others >= MAX_OTHER_SHARE
 
     @property
@@ -148,17 +154,17 @@ class Measurement:
 
     @property
     def gflops(self) -> float | None:
-        """10⁹ operations per second, or None if not known."""
+        """Speed in 10⁹ floating-point operations per second, or None if not known."""
         return self.flop / self.seconds.median / 1e9 if self.flop and self.seconds else None
 
     @property
     def gbps(self) -> float | None:
-        """10⁹ bytes per second, or None if not known."""
+        """Speed in 10⁹ bytes per second, or None if not known."""
         return self.bytes / self.seconds.median / 1e9 if self.bytes and self.seconds else None
 
     @property
     def family(self) -> tuple[str, str | None, str | None, str, bool]:
-        """The properties that are constant along a curve: workload, model, part, dtype, XLA."""
+        """Properties that are constant along a curve: workload, model, part, dtype, XLA."""
         return self.workload, self.model, self.part, self.dtype, self.xla
 
     @property
@@ -199,8 +205,9 @@ class Interconnect:
     """The link between two devices."""
 
     one: str
+    """The first device. "CPU:0" stands for the host's memory."""
     other: str
-    """The second device. "CPU:0" stands for the host's memory."""
+    """The second device."""
     kind: str
     """Kind of link (pcie, nvlink, other), or what PCI Express passes through (switch, bridge, bridges, processors)."""
     how: str
@@ -225,12 +232,12 @@ class ProcessorTimes:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """The extent to which other programs disturbed a run."""
+    """The extent to which a run was disturbed."""
 
     pieces: int = 0
     """Number of disturbed measurements."""
     of: int = 0
-    """Number of measurements for which it is known whether they were disturbed."""
+    """Number of measurements that took long enough to tell whether they were disturbed."""
     much: bool = False
     """Whether the extent is so large that no conclusions are drawn from the run."""
     quota: bool = False
@@ -247,21 +254,23 @@ class Crossover:
     against: str
     device: str
     size: int | None
-    """Smallest timed size from which it is faster at all timed sizes, beyond noise, or None."""
+    """Smallest timed size from which `device` is faster at all timed sizes, beyond noise. None if it never is."""
     below: int | None
-    """Largest timed size at which it is not faster, so that the crossover is above it, or None."""
+    """Largest timed size at which `device` is not faster beyond noise. None if it always is."""
     fold: float
-    """Speed ratio at the largest timed size."""
+    """Time of `against` divided by that of `device`, at the largest timed size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A comparison of several devices with the fastest of them, for the same total batch."""
+    """The speed of several devices together, compared with the fastest of them alone, for the same total batch."""
 
     strategy: str
     model: str | None
     size: int
+    """Total batch."""
     names: tuple[str, ...]
+    """The devices."""
     speedup: float
     """Time of the fastest single device divided by that of all devices."""
     low: float
@@ -271,7 +280,10 @@ class Scaling:
     compute: float | None
     """Seconds of computing the gradients, or None if not timed separately."""
     allreduce: float | None
-    """Seconds of averaging the gradients and updating the weights, or the rest of the step if not timed separately."""
+    """Seconds of averaging the gradients and updating the weights, or the rest of the step if not timed separately.
+
+    None if neither is known.
+    """
     why: tuple[str, ...]
     """Sentences that explain a low speedup, the most important first, or an empty tuple if it is not low."""
     software: bool = False
@@ -281,9 +293,9 @@ class Scaling:
     input: float | None = None
     """Additional seconds of a step whose batch comes from the host's memory, or None if not timed."""
     fed: tuple[float, float, float] | None = None
-    """Speedup of such steps with its bounds: (speedup, low, high)."""
+    """(speedup, low, high) for steps whose batch comes from the host's memory, or None if not timed."""
     way: str | None = None
-    """Method that averages the gradients, such as "NCCL", or None for TensorFlow's own additions or if unknown."""
+    """Method that averages the gradients, such as "NCCL". None if unknown or if TensorFlow only adds them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +320,15 @@ class BenchComparison:
     """A comparison of a run with an earlier one."""
 
     name: str
+    """File of the earlier run."""
     verdict: str
     """same, slower, faster, disturbed or incomparable."""
     ratio: float | None
     """Median ratio of the longer measurements, or None if the runs are not comparable."""
     noise: float | None
+    """Largest relative change that can be chance, or None if the runs are not comparable."""
     changes: tuple[MeasurementChange, ...]
-    """Changes of all measurements that both runs have."""
+    """Changes of the measurements that both runs have and that were compared."""
     why: str
     """Basis of the verdict, or the reason why the runs cannot be compared."""
     tensorflow: str | None = None
@@ -341,7 +355,7 @@ class Bench:
     links: tuple[Interconnect, ...] = ()
     disturbance: Disturbance = Disturbance()
     unsteady: float | None = None
-    """Variation of the machine's speed, from the undisturbed measurements, or None if not known."""
+    """Variation of the machine's speed from round to round, or None if not known."""
     yardstick: ProcessorTimes | None = None
     """Speed of the processor outside TensorFlow, or None if it was not measured."""
     look: str = ""
@@ -349,11 +363,12 @@ class Bench:
     comparison: BenchComparison | None = None
     """Comparison with an earlier run, or None if none was given."""
     plots: tuple[str, ...] = ()
+    """Paths of the charts that were written."""
 
     @property
     def any_timed(self) -> bool:
         """Whether anything was timed."""
-        return any(timed.seconds for timed in self.runs)
+        return any(measurement.seconds for measurement in self.runs)
 
     @property
     def is_unsteady(self) -> bool:
@@ -362,5 +377,5 @@ class Bench:
 
     @property
     def much_disturbed(self) -> str:
-        """Description of what disturbed the run if no conclusions can be drawn from it, else ""."""
+        """Description of what disturbed the run if that prevents conclusions, else ""."""
         return self.disturbed if self.disturbance.much else ""

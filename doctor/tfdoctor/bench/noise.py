@@ -41,14 +41,14 @@ MIN_MEASUREMENTS = 3
 
 
 def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> MedianTime | None:
-    """Return the median with its confidence interval, or None if there are no times.
+    """Return the median with its 95 % confidence interval, or None if there are no times.
 
-    The interval consists of order statistics, so the distribution of the times does not matter. With fewer than
-    `MIN_TIMES` times it is their whole range. The ranks are those of a binomial distribution with p = 1/2, in its normal
-    approximation, rounded outwards.
+    The ends of the interval are two of the sorted times, so the distribution does not matter. With fewer than
+    `MIN_TIMES` times, the interval is their whole range. The ranks are those of a binomial distribution with p = 1/2, in
+    its normal approximation, rounded outwards.
 
     If the machine's own speed changes, the times of one round are similar. Therefore the interval is at least as wide
-    as that of the medians of the `rounds`, by Student's t of their logarithms.
+    as the one that follows from the medians of the `rounds`, by Student's t of their logarithms.
     """
     ordered = sorted(times)
     count = len(ordered)
@@ -57,18 +57,19 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
     middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     if count < MIN_TIMES:
         return MedianTime(middle, ordered[0], ordered[-1])
-    deviation = 1.96 * math.sqrt(count) / 2
-    low, high = math.floor(count / 2 - deviation) - 1, math.ceil(count / 2 + deviation)
-    spread, round_count = compute_round_variation(rounds), sum(value is not None for value in rounds)
+    rank_deviation = 1.96 * math.sqrt(count) / 2
+    low_rank, high_rank = math.floor(count / 2 - rank_deviation) - 1, math.ceil(count / 2 + rank_deviation)
+    round_variation = compute_round_variation(rounds)
+    round_count = sum(value is not None for value in rounds)
     factor = 1.0
-    if spread is not None:
+    if round_variation is not None:
         factor = math.exp(
-            STUDENT_T[min(round_count - MIN_TIMES, len(STUDENT_T) - 1)] * spread / math.sqrt(round_count)
+            STUDENT_T[min(round_count - MIN_TIMES, len(STUDENT_T) - 1)] * round_variation / math.sqrt(round_count)
         )
     return MedianTime(
         middle,
-        min(ordered[max(low, 0)], middle / factor),
-        max(ordered[min(high, count - 1)], middle * factor),
+        min(ordered[max(low_rank, 0)], middle / factor),
+        max(ordered[min(high_rank, count - 1)], middle * factor),
     )
 
 
@@ -81,39 +82,39 @@ def compute_round_variation(rounds: Sequence[float | None]) -> float | None:
     return statistics.stdev(logs) if len(logs) >= MIN_TIMES else None
 
 
-def select_long_measurements(pieces: Iterable[Measurement]) -> list[Measurement]:
+def select_long_measurements(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the measurements of `SHORT_MEASUREMENT_S` or more, longest first, but at least `MIN_MEASUREMENTS`."""
     ordered = sorted(
-        (piece for piece in pieces if piece.seconds),
-        key=lambda piece: -piece.seconds.median if piece.seconds else 0.0,
+        (measurement for measurement in measurements if measurement.seconds),
+        key=lambda measurement: -measurement.seconds.median if measurement.seconds else 0.0,
     )
     return [
-        piece
-        for rank, piece in enumerate(ordered)
+        measurement
+        for rank, measurement in enumerate(ordered)
         if rank < MIN_MEASUREMENTS
-        or (piece.seconds is not None and piece.seconds.median >= SHORT_MEASUREMENT_S)
+        or (measurement.seconds is not None and measurement.seconds.median >= SHORT_MEASUREMENT_S)
     ]
 
 
-def compute_speed_variation(pieces: Iterable[Measurement]) -> float | None:
+def compute_speed_variation(measurements: Iterable[Measurement]) -> float | None:
     """Return how much the machine's speed varies from round to round, on the scale of `compute_round_variation`.
 
-    To exclude the variation of single measurements, the median deviation of all longer ones is used for each round.
-    The result is None if there are too few measurements or rounds.
+    For each round, the median deviation of all longer measurements is used, so that the variation of a single one does
+    not count. The result is None if there are too few measurements or rounds.
     """
     usable = [
-        piece
-        for piece in select_long_measurements(pieces)
-        if compute_round_variation(piece.rounds) is not None
+        measurement
+        for measurement in select_long_measurements(measurements)
+        if compute_round_variation(measurement.rounds) is not None
     ]
     if len(usable) < MIN_MEASUREMENTS:
         return None
-    common = []
-    for number in range(max(len(piece.rounds) for piece in usable)):
+    round_deviations = []
+    for round_number in range(max(len(measurement.rounds) for measurement in usable)):
         deviations = [
-            piece.rounds[number] / piece.seconds.median  # type: ignore[operator]
-            for piece in usable
-            if piece.seconds and number < len(piece.rounds) and piece.rounds[number] is not None
+            measurement.rounds[round_number] / measurement.seconds.median  # type: ignore[operator]
+            for measurement in usable
+            if measurement.seconds and round_number < len(measurement.rounds) and measurement.rounds[round_number] is not None
         ]
-        common.append(statistics.median(deviations) if len(deviations) >= MIN_MEASUREMENTS else None)
-    return compute_round_variation(common)
+        round_deviations.append(statistics.median(deviations) if len(deviations) >= MIN_MEASUREMENTS else None)
+    return compute_round_variation(round_deviations)

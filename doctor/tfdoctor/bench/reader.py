@@ -1,6 +1,6 @@
 """Parse the output lines of payload/stages.py, and the JSON files of earlier runs.
 
-Invalid lines are ignored. An invalid file raises UsageError.
+Invalid lines are ignored. For an invalid file, UsageError is raised.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ MAX_ROUNDS = 64
 """The maximum number of rounds that are read from one measurement."""
 MAX_LOG_CHARS = 100_000
 """The maximum number of characters that are stored of the log."""
+MAX_DEVICES = 256
+"""The maximum number of devices that are read."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
-WRITE_HINT = "Write one with tfdoctor bench -o FOLDER."
 STRATEGIES = ("one", "towers", "mirrored")
+WRITE_HINT = "Write one with tfdoctor bench -o FOLDER."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,11 @@ class RawMeasurements:
     runs: tuple[Measurement, ...]
     watched: tuple[GpuObservation, ...] = ()
     stopped: str = ""
-    """A sentence that says why the run ended early, or "" if it did not."""
+    """Sentence on why the run ended early, or "" if it did not."""
     error: str = ""
     """Error message of the last stage that failed, or "" if none did."""
     disturbed: str = ""
-    """Description of what disturbed an earlier run, or "" if it can be used for a comparison."""
+    """Description of what disturbed an earlier run. "" if its undisturbed measurements can be compared."""
     links: tuple[Interconnect, ...] = ()
     yardstick: ProcessorTimes | None = None
     log: str = ""
@@ -63,52 +65,53 @@ class RawMeasurements:
     asked: bool = False
     """Whether the user selected the devices."""
     unserved: str = ""
-    """Reason why none of the requested workloads can run, or "" if some can."""
+    """Reason why none of the requested workloads can run, or "" if some of them can."""
     autotuned: bool = True
     """Whether cuDNN chooses its algorithms by trying them."""
 
     @property
     def any_timed(self) -> bool:
         """Whether anything was timed."""
-        return any(timed.seconds for timed in self.runs)
+        return any(measurement.seconds for measurement in self.runs)
 
 
-def parse_lines(parts: Iterable[object]) -> RawMeasurements:
-    """Parse the payload's lines. Of two lines for the same measurement, the later one counts."""
-    version, devices, error, log, autotuned, yardstick, unserved = None, [], "", "", True, None, ""
-    runs: dict[tuple[object, ...], Measurement] = {}
-    for part in parts:
-        if not isinstance(part, dict):
+def parse_lines(lines: Iterable[object]) -> RawMeasurements:
+    """Parse the payload's lines, each a JSON value. Of two lines for the same measurement, the later one counts."""
+    version, devices, log, yardstick = None, [], "", None
+    error_message, unserved, autotuned = "", "", True
+    measurements: dict[tuple[object, ...], Measurement] = {}
+    for line in lines:
+        if not isinstance(line, dict):
             continue
-        if part.get("stage") == "import" and isinstance(part.get("tensorflow"), str):
-            version = clean_line(part["tensorflow"], limit=60)
-        if part.get("status") == "failed" and isinstance(part.get("detail"), str):
-            error = clean_line(part["detail"], limit=400)
-            unserved = error if part.get("wish") is True else ""
-        if part.get("stage") != "bench":
+        if line.get("stage") == "import" and isinstance(line.get("tensorflow"), str):
+            version = clean_line(line["tensorflow"], limit=60)
+        if line.get("status") == "failed" and isinstance(line.get("detail"), str):
+            error_message = clean_line(line["detail"], limit=400)
+            unserved = error_message if line.get("wish") is True else ""
+        if line.get("stage") != "bench":
             continue
-        raw_devices = part.get("devices")
-        autotuned = autotuned and part.get("autotune") is not False
-        log += clean(part["log"]) if isinstance(part.get("log"), str) else ""
+        raw_devices = line.get("devices")
+        autotuned = autotuned and line.get("autotune") is not False
+        log += clean(line["log"]) if isinstance(line.get("log"), str) else ""
         devices += [
             MeasuredDevice(
                 clean_line(item["device"], limit=20),
                 _clean_text(item.get("device_name")),
                 capability=_clean_text(item.get("compute_capability")),
             )
-            for item in (raw_devices[:256] if isinstance(raw_devices, list) else ())
+            for item in (raw_devices[:MAX_DEVICES] if isinstance(raw_devices, list) else ())
             if isinstance(item, dict) and isinstance(item.get("device"), str)
         ]
-        yardstick = _parse_yardstick(part.get("yardstick")) or yardstick
-        item = part.get("run")
-        timed = _parse_timed(item) if isinstance(item, dict) else None
-        if timed is not None and (timed.key in runs or len(runs) < MAX_MEASUREMENTS):
-            runs[timed.key] = timed
+        yardstick = _parse_yardstick(line.get("yardstick")) or yardstick
+        raw_measurement = line.get("run")
+        measurement = _parse_with_samples(raw_measurement) if isinstance(raw_measurement, dict) else None
+        if measurement is not None and (measurement.key in measurements or len(measurements) < MAX_MEASUREMENTS):
+            measurements[measurement.key] = measurement
     return RawMeasurements(
-        version,
-        tuple(devices),
-        tuple(runs.values()),
-        error=error,
+        tensorflow=version,
+        devices=tuple(devices),
+        runs=tuple(measurements.values()),
+        error=error_message,
         yardstick=yardstick,
         log=log[:MAX_LOG_CHARS],
         unserved=unserved,
@@ -123,8 +126,8 @@ def _parse_yardstick(raw: object) -> ProcessorTimes | None:
     return ProcessorTimes(program, seconds) if program and seconds else None
 
 
-def _parse_timed(raw: Mapping[str, Any]) -> Measurement | None:
-    """Return a measurement from the payload, whose times are in `samples`, or None if it is invalid."""
+def _parse_with_samples(raw: Mapping[str, Any]) -> Measurement | None:
+    """Parse a measurement of the payload, whose times are in `samples`. Return None if it is invalid."""
     samples = raw.get("samples")
     times = (
         [t for t in map(_parse_positive, samples[:MAX_MEASUREMENTS]) if t]
@@ -136,14 +139,15 @@ def _parse_timed(raw: Mapping[str, Any]) -> Measurement | None:
         if isinstance(samples, list) and len(times) == len(samples)
         else ()
     )
-    return _parse_piece(raw, compute_interval(times, rounds), len(times), rounds)
+    return _parse_measurement(raw, compute_interval(times, rounds), len(times), rounds)
 
 
 def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None, ...]:
-    """Return the median of each round. `counts` states how many consecutive times belong to each.
+    """Return the median of each round, or None for a round without times.
 
-    The median of a round without times is None. The result is empty if the counts do not match the times.
+    `counts` states how many consecutive times belong to each round. The result is empty if they do not match the times.
     """
+    # `type` instead of `isinstance`, because True and False are instances of int
     if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts[:MAX_ROUNDS]):
         return ()
     if len(counts) > MAX_ROUNDS or sum(counts) != len(times):
@@ -155,19 +159,19 @@ def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None,
     return tuple(medians)
 
 
-def _parse_piece(
+def _parse_measurement(
     raw: Mapping[str, Any], seconds: MedianTime | None, repeats: int, rounds: tuple[float | None, ...]
 ) -> Measurement | None:
-    """Return a measurement from its JSON object and its evaluated times, or None if it is invalid."""
-    size, names = raw.get("size"), raw.get("devices")
+    """Return a measurement from its JSON object and its evaluated times, or None if the object is invalid."""
+    size, devices = raw.get("size"), raw.get("devices")
     if raw.get("workload") not in WORKLOADS or raw.get("strategy") not in STRATEGIES:
         return None
     if (
         not isinstance(size, int)
         or isinstance(size, bool)
         or size < 1
-        or not isinstance(names, list)
-        or not names
+        or not isinstance(devices, list)
+        or not devices
     ):
         return None
     return Measurement(
@@ -176,7 +180,7 @@ def _parse_piece(
         part=_clean_text(raw.get("part")),
         dtype=_clean_text(raw.get("dtype")) or "float32",
         size=size,
-        devices=tuple(clean_line(str(name), limit=20) for name in names[:256]),
+        devices=tuple(clean_line(str(name), limit=20) for name in devices[:MAX_DEVICES]),
         strategy=raw["strategy"],
         seconds=seconds,
         repeats=repeats,
@@ -195,6 +199,7 @@ def _parse_piece(
 
 
 def _parse_compiled(value: object) -> tuple[str, ...]:
+    """Return the known steps of a first call in an earlier run's object `compile`."""
     names = value.get("what") if isinstance(value, dict) else None
     return tuple(name for name in names[:8] if name in STEP_NAMES) if isinstance(names, list) else ()
 
@@ -215,7 +220,10 @@ def _clean_text(value: object) -> str | None:
 
 
 def parse_earlier(data: bytes, name: str) -> RawMeasurements:
-    """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is invalid."""
+    """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is invalid.
+
+    `name` is the file as the user named it.
+    """
     error_prefix = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
     try:
         raw = json.loads(data.decode("utf-8"))
@@ -226,50 +234,53 @@ def parse_earlier(data: bytes, name: str) -> RawMeasurements:
         message = f"{error_prefix}: `schema_version` and `runs` are not there."
         raise UsageError(message, hint=WRITE_HINT)
     if raw["schema_version"] != 1:
-        kind = clean_line(json.dumps(raw["schema_version"]), limit=40)
-        message = f"{error_prefix} that this version of tfdoctor reads: its schema_version is {kind}, not 1."
+        found_version = clean_line(json.dumps(raw["schema_version"]), limit=40)
+        message = f"{error_prefix} that this version of tfdoctor reads: its schema_version is {found_version}, not 1."
         raise UsageError(message, hint=WRITE_HINT)
-    runs = []
-    for number, run in enumerate(raw["runs"][:MAX_MEASUREMENTS]):
-        seconds = run.get("seconds") if isinstance(run, dict) else None
-        parsed = None
+    measurements = []
+    for index, raw_measurement in enumerate(raw["runs"][:MAX_MEASUREMENTS]):
+        seconds = raw_measurement.get("seconds") if isinstance(raw_measurement, dict) else None
+        median_time = None
         if isinstance(seconds, dict):
             median, low, high = (_parse_positive(seconds.get(key)) for key in ("median", "low", "high"))
             if median and low and high:
-                parsed = MedianTime(median, low, high)
-        repeats = run.get("repeats") if isinstance(run, dict) else None
-        piece = (
-            _parse_piece(
-                run, parsed, repeats if isinstance(repeats, int) else 0, _parse_medians(run.get("rounds"))
+                median_time = MedianTime(median, low, high)
+        repeats = raw_measurement.get("repeats") if isinstance(raw_measurement, dict) else None
+        measurement = (
+            _parse_measurement(
+                raw_measurement,
+                median_time,
+                repeats if isinstance(repeats, int) else 0,
+                _parse_medians(raw_measurement.get("rounds")),
             )
-            if isinstance(run, dict)
+            if isinstance(raw_measurement, dict)
             else None
         )
-        if piece is None or (seconds is not None and parsed is None):
-            message = f"{error_prefix}: its `runs[{number}]` cannot be read."
+        if measurement is None or (seconds is not None and median_time is None):
+            message = f"{error_prefix}: its `runs[{index}]` cannot be read."
             raise UsageError(message, hint=WRITE_HINT)
-        runs.append(piece)
+        measurements.append(measurement)
     devices = raw.get("devices")
     return RawMeasurements(
-        _clean_text(raw.get("tensorflow")),
-        tuple(
-            MeasuredDevice(clean_line(run["device"], limit=20), _clean_text(run.get("name")))
-            for run in (devices if isinstance(devices, list) else [])[:256]
-            if isinstance(run, dict) and isinstance(run.get("device"), str)
+        tensorflow=_clean_text(raw.get("tensorflow")),
+        devices=tuple(
+            MeasuredDevice(clean_line(device["device"], limit=20), _clean_text(device.get("name")))
+            for device in (devices if isinstance(devices, list) else [])[:MAX_DEVICES]
+            if isinstance(device, dict) and isinstance(device.get("device"), str)
         ),
-        tuple(runs),
+        runs=tuple(measurements),
         disturbed=_get_disturbance(raw),
         yardstick=_parse_yardstick(raw.get("yardstick")),
     )
 
 
 def _parse_medians(value: object) -> tuple[float | None, ...]:
-    """Return the round medians of an earlier run, or an empty tuple if there are none, as in older files."""
+    """Return the round medians of an earlier measurement. The result is empty for older files, which have none."""
     return tuple(map(_parse_positive, value[:MAX_ROUNDS])) if isinstance(value, list) else ()
 
 
 def _get_disturbance(raw: Mapping[str, Any]) -> str:
-    """Return what disturbed an earlier run, or "" if its other measurements can be compared."""
+    """Return what disturbed an earlier run, or "" if its undisturbed measurements can be compared."""
     disturbance = raw.get("disturbance")
     if isinstance(disturbance, dict) and disturbance.get("much") is False:
         return ""

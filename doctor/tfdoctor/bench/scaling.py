@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["POWER_SLOWDOWNS", "THERMAL_SLOWDOWNS", "compute_scalings"]
 
 THERMAL_SLOWDOWNS = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
+"""The reasons for low clocks that nvidia-smi reports if a GPU is hot."""
 POWER_SLOWDOWNS = ("sw_power_cap", "hw_power_brake_slowdown")
-"""Reasons of nvidia-smi for low clocks: heat, and limited power."""
+"""The reasons for low clocks that nvidia-smi reports if the power is limited."""
 MIN_SPEED_RATIO = 0.8
 """The ratio of the times of the fastest and slowest device below which the difference is reported."""
 MIN_EFFICIENCY = 0.75
 """The share of the ideal speedup from which no explanation is needed."""
 MIN_COST_SHARE = 0.3
-"""The share of a step above which a cost is reported as a reason."""
+"""The share of a step above which the time of one of its parts is reported as a reason."""
 AVERAGING_NAMES = {
     "CollectiveAllReduce, NCCL": "NCCL",
     "CollectiveAllReduce, RING": "TensorFlow's own ring (no NCCL)",
@@ -32,102 +33,103 @@ AVERAGING_NAMES = {
     "HierarchicalCopyAllReduce": "hierarchical copies",
     "ReductionToOneDevice": "copies to one device and back",
 }
-"""The names of the averaging methods in sentences."""
+"""The name in sentences of each averaging method, by its name in `Measurement.way`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TrainingStep:
     """A training step on several devices, with the times of its parts in seconds."""
 
-    one: Measurement
+    measurement: Measurement
     """Measurement of the step on all devices."""
-    now: float
+    step_seconds: float
     """Time of the step on all devices."""
-    alone: Mapping[str, Measurement]
-    """Measurement of the same total batch on each single device."""
-    base: float
+    single_measurements: Mapping[str, Measurement]
+    """Measurement of the same total batch on each single device, by its name."""
+    fastest_single_seconds: float
     """Time of the fastest single device."""
-    compute: float | None
+    compute_seconds: float | None
     """Time to compute the gradients, or None if not timed."""
-    allreduce: float | None
+    allreduce_seconds: float | None
     """Time to average the gradients and update the weights, or None if not known."""
-    idle: float | None
+    idle_seconds: float | None
     """Remaining time of the step, or None if not known."""
-    fed: float | None
+    fed_seconds: float | None
     """Time of the step on all devices with its batch from the host's memory, or None if not timed."""
-    fed_alone: float | None
-    """Time of that step on one device, or None if not timed."""
+    fed_single_seconds: float | None
+    """Time of the step on one device with its batch from the host's memory, or None if not timed."""
     fed_speedup: tuple[float, float, float] | None
-    """Speedup of that step with its bounds as (speedup, low, high), or None if not timed."""
+    """(speedup, low, high) for steps whose batch comes from the host's memory, or None if not timed."""
 
     @property
-    def count(self) -> int:
+    def device_count(self) -> int:
         """Number of devices."""
-        return len(self.one.devices)
+        return len(self.measurement.devices)
 
     @property
-    def input(self) -> float | None:
+    def input_seconds(self) -> float | None:
         """Additional time of the step if its batch comes from the host's memory, or None if not timed."""
-        return max(self.fed - self.now, 0.0) if self.fed is not None else None
+        return max(self.fed_seconds - self.step_seconds, 0.0) if self.fed_seconds is not None else None
 
     @property
-    def parts(self) -> bool:
-        """Whether its devices are parts of one processor."""
-        return not self.one.on_gpu
+    def has_only_cpus(self) -> bool:
+        """Whether no device is a GPU, so that all are parts of the same processor."""
+        return not self.measurement.on_gpu
 
 
 def compute_scalings(
-    runs: Sequence[Measurement], watched: Sequence[GpuObservation], links: Sequence[Interconnect]
+    measurements: Sequence[Measurement], observations: Sequence[GpuObservation], links: Sequence[Interconnect]
 ) -> tuple[Scaling, ...]:
     """Return one scaling for each strategy, model and set of devices.
 
-    It is for the largest batch for which the parts of a step were timed, or else for the largest batch.
+    Its batch is the largest for which the parts of a step were timed. If there is none, its batch is the largest.
     """
-    best: dict[tuple[str, str | None, tuple[str, ...]], _TrainingStep] = {}
-    for timed in runs:
+    step_by_key: dict[tuple[str, str | None, tuple[str, ...]], _TrainingStep] = {}
+    for measurement in measurements:
         if (
-            timed.workload != "train"
-            or timed.strategy == "one"
-            or timed.part is not None
-            or not timed.seconds
+            measurement.workload != "train"
+            or measurement.strategy == "one"
+            or measurement.part is not None
+            or not measurement.seconds
         ):
             continue
-        alone = {
+        single_measurements = {
             other.devices[0]: other
-            for other in runs
-            if other.family == timed.family
+            for other in measurements
+            if other.family == measurement.family
             and other.strategy == "one"
-            and other.size == timed.size
-            and other.devices[0] in timed.devices
+            and other.size == measurement.size
+            and other.devices[0] in measurement.devices
             and other.seconds is not None
         }
-        if not alone:  # no device has memory for the whole batch, or the time was used up
+        if not single_measurements:  # no device has memory for the whole batch, or the time was used up
             continue
-        step = _make_step(timed, alone, runs)
-        key = timed.strategy, timed.model, timed.devices
-        if key not in best or _rank_step(best[key]) < _rank_step(step):
-            best[key] = step
-    return tuple(_make_scaling(step, runs, watched, links) for step in best.values())
+        step = _make_step(measurement, single_measurements, measurements)
+        key = measurement.strategy, measurement.model, measurement.devices
+        if key not in step_by_key or _rank_step(step_by_key[key]) < _rank_step(step):
+            step_by_key[key] = step
+    return tuple(_make_scaling(step, measurements, observations, links) for step in step_by_key.values())
 
 
 def _rank_step(step: _TrainingStep) -> tuple[bool, int]:
     """Return a sort key that prefers steps whose parts were timed, then larger batches."""
-    return step.compute is not None, step.one.size
+    return step.compute_seconds is not None, step.measurement.size
 
 
 def _make_step(
-    timed: Measurement, alone: Mapping[str, Measurement], runs: Sequence[Measurement]
+    measurement: Measurement, single_measurements: Mapping[str, Measurement], measurements: Sequence[Measurement]
 ) -> _TrainingStep:
-    """Build a step from all its parts that were timed. Raise ValueError if the step itself was not timed."""
-    if timed.seconds is None:
+    """Build a step from those of its parts that were timed. Raise ValueError if the step itself was not timed."""
+    if measurement.seconds is None:
         raise ValueError("only what was timed scales")
-    now = timed.seconds.median
+    step_seconds = measurement.seconds.median
 
     def find_part(
-        name: str, *, devices: tuple[str, ...] = timed.devices, **properties: object
+        name: str, *, devices: tuple[str, ...] = measurement.devices, **properties: object
     ) -> Measurement | None:
-        for other in runs:
-            is_match = (other.model, other.part, other.devices) == (timed.model, name, devices)
+        """Return the measurement of a part of this model's step, with these properties, or None if it was not timed."""
+        for other in measurements:
+            is_match = (other.model, other.part, other.devices) == (measurement.model, name, devices)
             if (
                 is_match
                 and other.seconds
@@ -136,187 +138,201 @@ def _make_step(
                 return other
         return None
 
-    # The gradients are timed with towers only; each device of MirroredStrategy computes the same.
-    gradients = find_part("compute", size=timed.size)
-    allreduce_part = find_part("allreduce", strategy=timed.strategy)
-    compute = (
-        min(gradients.seconds.median, now)
+    # The gradients are timed with towers only, but each device of MirroredStrategy computes the same. So any strategy fits.
+    gradients = find_part("compute", size=measurement.size)
+    allreduce_part = find_part("allreduce", strategy=measurement.strategy)
+    compute_seconds = (
+        min(gradients.seconds.median, step_seconds)
         if gradients is not None and gradients.seconds is not None
         else None
     )
-    remaining = now - compute if compute is not None else None
-    allreduce, idle = remaining, None
+    remaining_seconds = step_seconds - compute_seconds if compute_seconds is not None else None
+    allreduce_seconds, idle_seconds = remaining_seconds, None
     if allreduce_part is not None and allreduce_part.seconds is not None:
         # An all-reduce can overlap with the computation, so it takes at most the rest of the step.
-        allreduce = min(allreduce_part.seconds.median, now if remaining is None else remaining)
-        idle = remaining - allreduce if remaining is not None else None
-    fed = find_part("fed", size=timed.size) if timed.strategy == "towers" else None
-    fed_alone = next(
+        allreduce_seconds = min(allreduce_part.seconds.median, step_seconds if remaining_seconds is None else remaining_seconds)
+        idle_seconds = remaining_seconds - allreduce_seconds if remaining_seconds is not None else None
+    fed = find_part("fed", size=measurement.size) if measurement.strategy == "towers" else None
+    fed_single = next(
         (
             candidate
-            for name in alone
-            if (candidate := find_part("fed", devices=(name,), size=timed.size)) is not None
+            for name in single_measurements
+            if (candidate := find_part("fed", devices=(name,), size=measurement.size)) is not None
         ),
         None,
     )
-    speedup = None
-    if fed is not None and fed_alone is not None and fed.seconds and fed_alone.seconds:
-        single, several = fed_alone.seconds, fed.seconds
-        speedup = single.median / several.median, single.low / several.high, single.high / several.low
+    fed_speedup = None
+    if fed is not None and fed_single is not None and fed.seconds and fed_single.seconds:
+        single_time, all_devices_time = fed_single.seconds, fed.seconds
+        fed_speedup = (
+            single_time.median / all_devices_time.median,
+            single_time.low / all_devices_time.high,
+            single_time.high / all_devices_time.low,
+        )
     return _TrainingStep(
-        timed,
-        now,
-        alone,
-        min(other.seconds.median for other in alone.values() if other.seconds is not None),
-        compute,
-        allreduce,
-        idle,
-        fed.seconds.median if fed is not None and fed.seconds else None,
-        fed_alone.seconds.median if fed_alone is not None and fed_alone.seconds else None,
-        speedup,
+        measurement=measurement,
+        step_seconds=step_seconds,
+        single_measurements=single_measurements,
+        fastest_single_seconds=min(
+            other.seconds.median for other in single_measurements.values() if other.seconds is not None
+        ),
+        compute_seconds=compute_seconds,
+        allreduce_seconds=allreduce_seconds,
+        idle_seconds=idle_seconds,
+        fed_seconds=fed.seconds.median if fed is not None and fed.seconds else None,
+        fed_single_seconds=fed_single.seconds.median if fed_single is not None and fed_single.seconds else None,
+        fed_speedup=fed_speedup,
     )
 
 
 def _make_scaling(
     step: _TrainingStep,
-    runs: Sequence[Measurement],
-    watched: Sequence[GpuObservation],
+    measurements: Sequence[Measurement],
+    observations: Sequence[GpuObservation],
     links: Sequence[Interconnect],
 ) -> Scaling:
     """Build the scaling of a step: its speedup and, if that is low, the reasons."""
-    timed = step.one
-    fastest = min(step.alone.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
-    base, now = fastest.seconds, timed.seconds
-    if base is None or now is None:
+    measurement = step.measurement
+    fastest = min(step.single_measurements.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
+    single_time, step_time = fastest.seconds, measurement.seconds
+    if single_time is None or step_time is None:
         raise ValueError("only what was timed scales")
-    speedup = base.median / now.median
-    is_slow = speedup < MIN_EFFICIENCY * step.count
-    is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < MIN_EFFICIENCY * step.count
+    speedup = single_time.median / step_time.median
+    is_slow = speedup < MIN_EFFICIENCY * step.device_count
+    is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < MIN_EFFICIENCY * step.device_count
     reasons: tuple[str, ...] = ()
-    if is_slow or (is_input_bound and _find_input_loss(step)):
-        reasons = tuple(_list_reasons(step, runs, watched, links, is_slow=is_slow))
+    if is_slow or (is_input_bound and _find_input_reason(step)):
+        reasons = tuple(_list_reasons(step, measurements, observations, links, is_slow=is_slow))
     return Scaling(
-        timed.strategy,
-        timed.model,
-        timed.size,
-        timed.devices,
-        speedup,
-        base.low / now.high,
-        base.high / now.low,
-        step.compute,
-        step.allreduce,
-        reasons,
-        timed.software,
-        step.idle,
-        step.input,
-        step.fed_speedup,
-        AVERAGING_NAMES.get(timed.way or "", timed.way),
+        strategy=measurement.strategy,
+        model=measurement.model,
+        size=measurement.size,
+        names=measurement.devices,
+        speedup=speedup,
+        low=single_time.low / step_time.high,
+        high=single_time.high / step_time.low,
+        compute=step.compute_seconds,
+        allreduce=step.allreduce_seconds,
+        why=reasons,
+        software=measurement.software,
+        idle=step.idle_seconds,
+        input=step.input_seconds,
+        fed=step.fed_speedup,
+        way=AVERAGING_NAMES.get(measurement.way or "", measurement.way),
     )
 
 
 def _list_reasons(
     step: _TrainingStep,
-    runs: Sequence[Measurement],
-    watched: Sequence[GpuObservation],
+    measurements: Sequence[Measurement],
+    observations: Sequence[GpuObservation],
     links: Sequence[Interconnect],
     *,
     is_slow: bool,
 ) -> list[str]:
     """Return sentences that explain the speed, most important first. Each is based on a measurement."""
-    reasons: list[tuple[float, str]] = []
+    weighted_reasons: list[tuple[float, str]] = []
     if is_slow:
-        reasons += _find_device_losses(step, watched)
-        reasons += _find_step_losses(step, runs, links)
-    reasons += _find_input_loss(step)
-    reasons.sort(key=lambda pair: -pair[0])
-    return [sentence for _, sentence in reasons] or [
+        weighted_reasons += _find_device_reasons(step, observations)
+        weighted_reasons += _find_step_reasons(step, measurements, links)
+    weighted_reasons += _find_input_reason(step)
+    weighted_reasons.sort(key=lambda pair: -pair[0])
+    return [sentence for _, sentence in weighted_reasons] or [
         "What was measured does not say why; the averaging of gradients was not timed apart."
-        if step.compute is None
+        if step.compute_seconds is None
         else "What was measured does not say why."
     ]
 
 
-def _find_device_losses(step: _TrainingStep, watched: Sequence[GpuObservation]) -> list[tuple[float, str]]:
-    """Return problems of the devices themselves, each with a weight by which reasons are sorted.
+def _find_device_reasons(step: _TrainingStep, observations: Sequence[GpuObservation]) -> list[tuple[float, str]]:
+    """Return (weight, sentence) for each problem of the devices themselves.
 
-    The weights are above 1, so these problems come before the parts of a step.
+    The weights are above 1, so that these problems come before the parts of a step.
     """
-    timed, losses = step.one, []
-    if step.parts:
+    measurement, weighted_reasons = step.measurement, []
+    if step.has_only_cpus:
         sentence = "are parts of the same processor: together they have no more cores than one."
-        losses.append((9.0, f"{join_words(timed.devices)} {sentence}"))
-    if timed.software:
-        losses.append(
-            (9.0, f"{join_words(timed.devices)} are software: they share this machine's processor.")
+        weighted_reasons.append((9.0, f"{join_words(measurement.devices)} {sentence}"))
+    if measurement.software:
+        weighted_reasons.append(
+            (9.0, f"{join_words(measurement.devices)} are software: they share this machine's processor.")
         )
-    for card in watched:
-        if card.device in timed.devices and card.processes:
-            sentence = (
-                f"Another program computes on {card.device} ({card.processes[0]}); the others wait for it."
-            )
-            losses.append((8.0, sentence))
-        if card.device in timed.devices and set(card.slowdowns) & {*THERMAL_SLOWDOWNS, *POWER_SLOWDOWNS}:
-            sentence = f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it."
-            losses.append((7.0, sentence))
-    times = [other.seconds.median for other in step.alone.values() if other.seconds is not None]
-    if not step.parts and len(times) > 1 and min(times) < MIN_SPEED_RATIO * max(times):
-        slowest = max((o.seconds.median, name) for name, o in step.alone.items() if o.seconds is not None)[1]
-        losses.append(
-            (6.0, f"{slowest} is slower than the others, and each step waits for the slowest device.")
+    for observation in observations:
+        if observation.device in measurement.devices and observation.processes:
+            program = observation.processes[0]
+            sentence = f"Another program computes on {observation.device} ({program}); the others wait for it."
+            weighted_reasons.append((8.0, sentence))
+        if observation.device in measurement.devices and set(observation.slowdowns) & {*THERMAL_SLOWDOWNS, *POWER_SLOWDOWNS}:
+            sentence = f"{observation.device} lowers its clocks ({observation.slowdowns[0]}); the others wait for it."
+            weighted_reasons.append((7.0, sentence))
+    single_seconds = [other.seconds.median for other in step.single_measurements.values() if other.seconds is not None]
+    if not step.has_only_cpus and len(single_seconds) > 1 and min(single_seconds) < MIN_SPEED_RATIO * max(single_seconds):
+        _, slowest_device = max(
+            (other.seconds.median, device)
+            for device, other in step.single_measurements.items()
+            if other.seconds is not None
         )
-    return losses
+        weighted_reasons.append(
+            (6.0, f"{slowest_device} is slower than the others, and each step waits for the slowest device.")
+        )
+    return weighted_reasons
 
 
-def _find_step_losses(
-    step: _TrainingStep, runs: Sequence[Measurement], links: Sequence[Interconnect]
+def _find_step_reasons(
+    step: _TrainingStep, measurements: Sequence[Measurement], links: Sequence[Interconnect]
 ) -> list[tuple[float, str]]:
-    """Return the parts of a step that take much time, each with a weight of about its share."""
-    losses: list[tuple[float, str]] = []
-    compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
-    if allreduce is not None and (compute is not None or step.one.strategy == "mirrored"):
+    """Return (weight, sentence) for each part of a step that takes much time. The weight is about its share."""
+    weighted_reasons: list[tuple[float, str]] = []
+    # all in seconds
+    compute, allreduce = step.compute_seconds, step.allreduce_seconds
+    idle, total = step.idle_seconds, step.step_seconds
+    if allreduce is not None and (compute is not None or step.measurement.strategy == "mirrored"):
         # If averaging was not timed separately, the rest of the step counts as averaging.
-        saved = step.base - compute if compute is not None else None
+        saved = step.fastest_single_seconds - compute if compute is not None else None
         if allreduce > MIN_COST_SHARE * total or (saved is not None and 0 < saved < allreduce):
-            method = AVERAGING_NAMES.get(step.one.way or "", step.one.way)
+            method = AVERAGING_NAMES.get(step.measurement.way or "", step.measurement.way)
             note = f" by {method}" if method else ""
             comparison = (
                 f", more than the split saves ({format_duration(saved)})"
                 if saved and 0 < saved < allreduce
                 else ""
             )
+            transfer = describe_transfer(step.measurement.devices, measurements, links)
             sentence = (
                 f"Averaging the gradients and changing the weights{note} takes {100 * allreduce / total:.0f} % of each "
-                f"step ({format_duration(allreduce)}){comparison}{describe_transfer(step.one.devices, runs, links)}."
+                f"step ({format_duration(allreduce)}){comparison}{transfer}."
             )
-            losses.append((allreduce / total, sentence))
+            weighted_reasons.append((allreduce / total, sentence))
     if idle is not None and idle > MIN_COST_SHARE * total:
         sentence = (
             f"For {100 * idle / total:.0f} % of each step ({format_duration(idle)}) the devices neither compute nor average: "
             "they wait for the program that starts their work, or for each other."
         )
-        losses.append((idle / total, sentence))
+        weighted_reasons.append((idle / total, sentence))
     # Devices that share a processor take as long for two halves as for the whole batch.
     if (
         compute is not None
-        and compute > MIN_EFFICIENCY * step.base
-        and not step.parts
-        and not step.one.software
+        and compute > MIN_EFFICIENCY * step.fastest_single_seconds
+        and not step.has_only_cpus
+        and not step.measurement.software
     ):
-        share = f"1/{step.count} of it takes {100 * compute / step.base:.0f} % of the time of all of it on one device."
-        losses.append((compute / total * 0.9, f"The batch of {step.one.size} is too small: {share}"))
-    return losses
+        percentage = 100 * compute / step.fastest_single_seconds
+        share = f"1/{step.device_count} of it takes {percentage:.0f} % of the time of all of it on one device."
+        sentence = f"The batch of {step.measurement.size} is too small: {share}"
+        weighted_reasons.append((compute / total * 0.9, sentence))
+    return weighted_reasons
 
 
-def _find_input_loss(step: _TrainingStep) -> list[tuple[float, str]]:
-    """Return a reason if transferring the batch to the devices limits the speed, else []."""
-    if step.input is None or step.fed is None or step.fed_speedup is None or step.fed_alone is None:
+def _find_input_reason(step: _TrainingStep) -> list[tuple[float, str]]:
+    """Return a (weight, sentence) if transferring the batch to the devices limits the speed, else []."""
+    if step.input_seconds is None or step.fed_seconds is None or step.fed_speedup is None or step.fed_single_seconds is None:
         return []
-    share = step.input / step.fed
-    if share <= MIN_COST_SHARE or step.fed_speedup[0] >= MIN_EFFICIENCY * step.count:
+    share = step.input_seconds / step.fed_seconds
+    if share <= MIN_COST_SHARE or step.fed_speedup[0] >= MIN_EFFICIENCY * step.device_count:
         return []
     sentence = (
         "Input-bound: where the batch comes from the host's memory, bringing it to the devices takes "
-        f"{100 * share:.0f} % of a step ({format_duration(step.input)} of {format_duration(step.fed)}; "
-        f"{format_duration(step.fed_alone)} on one device)."
+        f"{100 * share:.0f} % of a step ({format_duration(step.input_seconds)} of {format_duration(step.fed_seconds)}; "
+        f"{format_duration(step.fed_single_seconds)} on one device)."
     )
     return [(share, sentence)]

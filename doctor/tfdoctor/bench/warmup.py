@@ -24,57 +24,58 @@ STEP_NAMES = {
     "cudnn-autotune": "cuDNN's algorithms being tried",
     "graph": "graphs being optimized, kernels and libraries being loaded",
 }
-"""The steps that only a first call needs, with their descriptions in sentences."""
-_CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
+"""The steps that only a first call needs, with a phrase for each."""
+_PTX_CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
+"""TensorFlow's warning that it was built without kernels for this compute capability, so that PTX is compiled."""
 
 
 def add_compilation_steps(
-    timed: Measurement, devices: Mapping[str, MeasuredDevice], measured: RawMeasurements
+    measurement: Measurement, devices_by_name: Mapping[str, MeasuredDevice], raw_result: RawMeasurements
 ) -> Measurement:
-    """Fill in `compiled`, the additional steps that the first call of a measurement may have done.
+    """Return the measurement with `compiled`: the additional steps that its first call may have done.
 
     The log lines in `heard` are removed.
     """
-    if timed.compiled or timed.first is None:
-        return dataclasses.replace(timed, heard="")
-    reasons = []
-    gpus = [name for name in timed.devices if name.startswith("GPU")]
-    if _compiles_ptx(gpus, devices, measured.log + timed.heard):
-        reasons.append("ptx-jit")
-    if timed.xla or "using XLA" in timed.heard:
-        reasons.append("xla")
-    if "ptxas" in timed.heard and not timed.xla:
-        reasons.append("ptxas")
-    if gpus and measured.autotuned and not timed.xla and (timed.workload == "conv" or timed.model == "cnn"):
-        reasons.append("cudnn-autotune")
-    return dataclasses.replace(timed, heard="", compiled=tuple(reasons or ["graph"]))
+    if measurement.compiled or measurement.first is None:
+        return dataclasses.replace(measurement, heard="")
+    steps = []
+    gpus = [name for name in measurement.devices if name.startswith("GPU")]
+    if _compiles_ptx(gpus, devices_by_name, raw_result.log + measurement.heard):
+        steps.append("ptx-jit")
+    if measurement.xla or "using XLA" in measurement.heard:
+        steps.append("xla")
+    if "ptxas" in measurement.heard and not measurement.xla:
+        steps.append("ptxas")
+    if gpus and raw_result.autotuned and not measurement.xla and (measurement.workload == "conv" or measurement.model == "cnn"):
+        steps.append("cudnn-autotune")
+    return dataclasses.replace(measurement, heard="", compiled=tuple(steps or ["graph"]))
 
 
-def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, MeasuredDevice], log: str) -> bool:
+def _compiles_ptx(gpus: Sequence[str], devices_by_name: Mapping[str, MeasuredDevice], log: str) -> bool:
     """Return whether the log reports PTX compilation for one of these GPUs.
 
     A report without a compute capability applies to all of them.
     """
-    capabilities = set(_CAPABILITY.findall(log))
+    capabilities = set(_PTX_CAPABILITY.findall(log))
     if not capabilities:
         return bool(gpus) and "jit-compiled from PTX" in log
-    return any(name in devices and devices[name].capability in capabilities for name in gpus)
+    return any(name in devices_by_name and devices_by_name[name].capability in capabilities for name in gpus)
 
 
-def describe_first_calls(runs: Sequence[Measurement]) -> str:
-    """Return a sentence on the additional time of first calls by reason, or "" if there was none."""
-    sums: dict[tuple[str, ...], float] = {}
-    for timed in runs:
-        if timed.compiling and timed.compiled:
-            sums[timed.compiled] = sums.get(timed.compiled, 0.0) + timed.compiling
-    total = sum(sums.values())
-    if total <= 0:
+def describe_first_calls(measurements: Sequence[Measurement]) -> str:
+    """Return a sentence on the additional time of first calls by step, or "" if there was none."""
+    seconds_by_steps: dict[tuple[str, ...], float] = {}
+    for measurement in measurements:
+        if measurement.compiling and measurement.compiled:
+            seconds_by_steps[measurement.compiled] = seconds_by_steps.get(measurement.compiled, 0.0) + measurement.compiling
+    total_seconds = sum(seconds_by_steps.values())
+    if total_seconds <= 0:
         return ""
-    longest = sorted(sums.items(), key=lambda pair: -pair[1])
+    longest_first = sorted(seconds_by_steps.items(), key=lambda pair: -pair[1])
     parts = [
-        join_words([STEP_NAMES.get(reason, reason) for reason in reasons])
-        + (f" {format_duration(seconds)}" if len(longest) > 1 else "")
-        for reasons, seconds in longest
-        if seconds >= 0.01 * total
+        join_words([STEP_NAMES.get(step, step) for step in steps])
+        + (f" {format_duration(seconds)}" if len(longest_first) > 1 else "")
+        for steps, seconds in longest_first
+        if seconds >= 0.01 * total_seconds
     ]
-    return f"First calls took {format_duration(total)} more, apart from the times: {'; '.join(parts)}."
+    return f"First calls took {format_duration(total_seconds)} more, apart from the times: {'; '.join(parts)}."

@@ -54,13 +54,13 @@ class CauseData:
     """Everything that is known about one cause."""
 
     word: str
-    """The word that users see and type. It is permanent."""
+    """The word that users see and type. It never changes."""
     meaning: str
     """A sentence that `tfdoctor explain WORD` prints."""
     title: str
     """Title of the finding about a log that shows this cause."""
     code: str
-    """Code of that finding: the check's code if a check has this cause, TFD8xx if only a log shows it."""
+    """Code of that finding: the code of the check with this cause, or TFD8xx if only a log shows the cause."""
     registers: bool = True
     """False if this cause keeps TensorFlow from registering GPUs. A log that shows a registered GPU takes precedence."""
     severity: Severity = Severity.ERROR
@@ -68,9 +68,6 @@ class CauseData:
     consequences: tuple[str, ...] = ()
     """Words of the causes whose findings are only consequences of this one, or are fixed together with it."""
     refusal_rank: int | None = None
-    """Rank of this cause among the reasons why no release fits a machine. The lowest rank comes first.
-
-    None ranks after all numbers.
-    """
+    """Rank of this cause among the reasons why no release fits a machine. The lowest rank comes first, None last."""
     remedies: Remedy | tuple[Remedy | CommonRemedy, ...] = (CommonRemedy.CHECK,)
     """Remedies if only a log is available, not the machine."""

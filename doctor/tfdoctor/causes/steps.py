@@ -43,7 +43,7 @@ class Install:
     dependencies: bool = True
     """False to install nothing but the requirements themselves."""
     lock: str | None = None
-    """ID of the CUDA set (in compat/locks/cuda) that has the hashes of exactly these requirements; None if no set has."""
+    """ID of the CUDA set (in compat/locks/cuda) with the hashes of exactly these requirements; None if there is no set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class MakeLink:
 class LinkMatchingFiles:
     """Create links to all files in a folder that match a pattern.
 
-    The files may be known only after a wheel is installed.
+    The names of the files may not be known before a wheel is installed.
     """
 
     source: str
-    """Folder that has the files."""
+    """Folder that contains the files."""
     pattern: str
     """Pattern of the file names: `"libcudnn*.so.9"`."""
     folder: str
@@ -99,7 +99,7 @@ class CommentOut:
     line: int
     """Line number, counted from 1."""
     text: str
-    """The text of the line. If the file has another text there, it is not changed."""
+    """The expected text of the line. If the line is different, the file is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Unset:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Move the value of one environment variable to another one when the environment is activated."""
+    """Move the value of a misspelt environment variable to the right one when the environment is activated."""
 
     wrong: str
     right: str
@@ -165,7 +165,7 @@ class Remedy:
     replaces: bool = False
     """True if the remedy installs another TensorFlow with everything that it needs.
 
-    The other problems of the current TensorFlow then no longer matter.
+    Then the other problems of the current TensorFlow no longer matter.
     """
     by_hand: str = ""
     """A sentence about the commands that the user has to run before the steps; "" if there are none."""
@@ -177,9 +177,9 @@ class Remedy:
 
 
 def remove_entries(step: RemoveEntries, value: str) -> tuple[str, ...]:
-    """Return the entries of a variable's value that the step keeps."""
-    removed = {entry.rstrip("/") for entry in step.entries}
-    return tuple(entry for entry in split_entries(step.name, value) if entry.rstrip("/") not in removed)
+    """Return the entries of a variable's value that remain after the step."""
+    removed_entries = {entry.rstrip("/") for entry in step.entries}
+    return tuple(entry for entry in split_entries(step.name, value) if entry.rstrip("/") not in removed_entries)
 
 
 def comment_out_line(step: CommentOut, text: str) -> str | None:

@@ -41,12 +41,13 @@ WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _MAX_SIZE = 1 << 30
+"""The largest value of `--sizes`."""
 STAGE_DESCRIPTIONS = {
     "import": "TensorFlow is imported",
     "visible": "its devices are listed",
     "bench": "what is timed is built",
 }
-"""The text for each payload stage that runs before the first timing, by stage name."""
+"""The text that describes each payload stage before the first timing, by stage name."""
 BENCH_SVG = "bench.svg"
 STYLE_BY_PNG_NAME = {"bench-light.png": "light", "bench-dark.png": "dark"}
 """The colour scheme of each PNG, by file name."""
@@ -127,17 +128,17 @@ def bench(
 
     workloads = _parse_list(workload, WORKLOADS, "--workload")
     request = BenchRequest(
-        time,
-        _parse_devices(devices),
-        workloads,
-        _parse_list(dtype, DTYPES, "--dtype"),
-        _parse_sizes(sizes, workloads),
-        xla,
+        seconds=time,
+        devices=_parse_devices(devices),
+        workloads=workloads,
+        dtypes=_parse_list(dtype, DTYPES, "--dtype"),
+        sizes=_parse_sizes(sizes, workloads),
+        xla=xla,
     )
     earlier_run = None
     if compare is not None:
         earlier_run = parse_earlier(read_option_file(compare, "--compare").encode(), str(compare))
-    convert = _load_png_converter(output) if png else None
+    convert_to_png = _load_png_converter(output) if png else None
     if output is not None:
         _make_folder(output, force=force)
     if html is not None:
@@ -145,26 +146,26 @@ def bench(
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.is_terminal)
     if image is not None:
-        timing = _time_in_image(compat, validate_reference(image), python, request, progress)
+        timed_run = _time_in_image(compat, validate_reference(image), python, request, progress)
     else:
-        timing = bench_python(make_live_system(python), compat, python, request, on_line=progress.show)
+        timed_run = bench_python(make_live_system(python), compat, python, request, on_line=progress.show)
     progress.close()
-    if timing.measured.unserved:
-        message = f"nothing is timed: {timing.measured.unserved}."
+    if timed_run.measured.unserved:
+        message = f"nothing is timed: {timed_run.measured.unserved}."
         raise UsageError(message)
     result = evaluate_bench(
-        timing.measured,
-        timing.target,
-        timing.expected_speeds,
-        software=timing.is_simulated,
-        look=timing.check_command,
+        timed_run.measured,
+        timed_run.target,
+        timed_run.expected_speeds,
+        software=timed_run.is_simulated,
+        look=timed_run.check_command,
     )
     if earlier_run is not None:
         result = dataclasses.replace(
             result, comparison=compare_runs(result, earlier_run, clean_line(str(compare)))
         )
     if output is not None and result.any_timed:  # an empty result must not replace an earlier one
-        result = _write_results(output, result, convert)
+        result = _write_results(output, result, convert_to_png)
     if html is not None:
         _write_page(html, result, force=force)
     if as_json:
@@ -173,9 +174,9 @@ def bench(
         write_json(make_bench_json(result))
     else:
         OUT.write(render_bench(result, verbose=verbose, **OUT.layout))
-    if timing.interrupted is not None:
+    if timed_run.interrupted is not None:
         OUT.flush()
-        raise timing.interrupted
+        raise timed_run.interrupted
     if result.stopped or not result.any_timed:
         return ExitCode.IMPOSSIBLE
     if fail_on is FailOn.never:
@@ -186,11 +187,11 @@ def bench(
     )
 
 
-def _write_results(output: Path, result: Bench, convert: Callable[[str], bytes] | None) -> Bench:
+def _write_results(output: Path, result: Bench, convert_to_png: Callable[[str], bytes] | None) -> Bench:
     """Write the charts and a JSON file that lists them, and return the result with the chart paths."""
     charts = {BENCH_SVG: make_bench_svg(result).encode("utf-8")}
-    if convert is not None:
-        charts |= {name: convert(make_bench_svg(result, style)) for name, style in STYLE_BY_PNG_NAME.items()}
+    if convert_to_png is not None:
+        charts |= {name: convert_to_png(make_bench_svg(result, style)) for name, style in STYLE_BY_PNG_NAME.items()}
     for name, chart in charts.items():
         write_file(output / name, chart, force=True)
     result = dataclasses.replace(result, plots=tuple(str(output / name) for name in charts))
@@ -231,35 +232,39 @@ class _Progress:
     """A progress line on standard error, with the last timing and the remaining seconds."""
 
     def __init__(self, seconds: float, *, quiet: bool) -> None:
-        self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
+        self._seconds = seconds
+        self._quiet = quiet
+        self._start_time = 0.0
+        """The time at which the first timing was reported. 0.0 before that."""
+        self._is_drawn = False
 
     def show(self, message: dict[str, object]) -> None:
         """Show the progress that a message of the payload reports."""
         if self._quiet:
             return
-        run = message.get("run")
-        if not isinstance(run, dict):
+        timing = message.get("run")
+        if not isinstance(timing, dict):
             if (
                 message.get("status") == "begin"
                 and message.get("stage") in STAGE_DESCRIPTIONS
-                and not self._began
+                and not self._start_time
             ):
                 self._draw(f"{STAGE_DESCRIPTIONS[str(message['stage'])]}; the time runs when it is done")
             return
         import time
 
         now = time.monotonic()
-        self._began = self._began or now
-        remaining = max(0.0, self._seconds - (now - self._began))
-        title = " ".join(str(run[key]) for key in ("workload", "model", "part", "size") if run.get(key))
-        names = run.get("devices")
-        devices = f" on {', '.join(map(str, names))}" if isinstance(names, list) else ""
-        self._draw(f"{remaining:4.0f} s left  {title}{devices}{'' if run.get('samples') else ': first call'}")
+        self._start_time = self._start_time or now
+        remaining_seconds = max(0.0, self._seconds - (now - self._start_time))
+        title = " ".join(str(timing[key]) for key in ("workload", "model", "part", "size") if timing.get(key))
+        device_names = timing.get("devices")
+        device_note = f" on {', '.join(map(str, device_names))}" if isinstance(device_names, list) else ""
+        self._draw(f"{remaining_seconds:4.0f} s left  {title}{device_note}{'' if timing.get('samples') else ': first call'}")
 
     def _draw(self, text: str) -> None:
         """Replace the text of the progress line."""
         width = max(ERR.width - 3, 20)
-        self._shown = True
+        self._is_drawn = True
         ERR.write(f"\r  {clean_line(text, limit=200)[:width]:{width}}")
         ERR.flush()
 
@@ -272,20 +277,20 @@ class _Progress:
 
     def close(self) -> None:
         """Clear the progress line."""
-        if self._shown:
+        if self._is_drawn:
             ERR.write(f"\r{'':{max(ERR.width - 1, 22)}}\r")
             ERR.flush()
 
 
-def _parse_list(text: str | None, allowed: tuple[str, ...], name: str) -> tuple[str, ...]:
+def _parse_list(text: str | None, allowed: tuple[str, ...], option_name: str) -> tuple[str, ...]:
     """Return the parts of a comma-separated list without duplicates.
 
-    Raise UsageError if a part is not in `allowed`. `name` is the option that the error message mentions.
+    Raise UsageError if a part is not in `allowed`. `option_name` is the option that the error message mentions.
     """
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
-    unknown = next((part for part in parts if part not in allowed), None)
-    if unknown is not None:
-        message = f"{name}: there is no `{clean_line(unknown)}`."
+    unknown_part = next((part for part in parts if part not in allowed), None)
+    if unknown_part is not None:
+        message = f"{option_name}: there is no `{clean_line(unknown_part)}`."
         raise UsageError(message, hint=f"They are: {', '.join(allowed)}.")
     return parts
 

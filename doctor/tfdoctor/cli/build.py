@@ -32,7 +32,7 @@ from tfdoctor.cli.options import (
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, Form, make_default_tag
-from tfdoctor.dockerfile.emit import emit as emitted
+from tfdoctor.dockerfile.emit import emit as format_emitted
 from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, Extras, validate_index, validate_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.simulate.request import SimulatedGpus
 
+STAGES_WITHOUT_GPU = ("libraries", "import")
+"""The verification stages that need no GPU."""
 _PROXY = re.compile(r"https?://[^\s\x00-\x1f]{1,500}")
 _PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
 
@@ -64,7 +66,7 @@ class ConflictError(Error):
 
 
 class RecipeChoice(str, enum.Enum):
-    """An image recipe."""
+    """The value of `--recipe`, which selects how the image is built."""
 
     pip_cuda = "pip-cuda"
     cuda_base = "cuda-base"
@@ -167,8 +169,8 @@ def build(
 
     _check_output_options(emit, folder, print_only=print_only, force=force, as_json=as_json)
     is_text_only = print_only or emit is not None
-    _check_push(tag, push=push, builds=not (dry_run or is_text_only))
-    _check_network(platform, proxy)
+    _check_push(tag, push=push, builds_image=not (dry_run or is_text_only))
+    _check_platform_and_proxy(platform, proxy)
     compat, gpu = Compat.load(), gpu or simulate
     simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
@@ -186,53 +188,49 @@ def build(
         base=validate_reference(base) if base is not None else None,
         requirements=extras.requirements,
     )
-    host = _choose_host(compat, gpus=gpu or (), driver=driver, inspects=not (anywhere or is_text_only))
+    host = _choose_host(compat, gpus=gpu or (), driver=driver, examines_host=not (anywhere or is_text_only))
     recommendation = make_plan(compat, request, host)
     if recommendation.conflict is not None:
-        _report_no_plan(recommendation, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
+        _print_conflict(recommendation, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
         return ExitCode.FOUND
     option = with_mirror(recommendation.options[0], registry if base is None else None)
-    name = _parse_tag(tag) if tag is not None else make_default_tag(option)
+    image_name = _parse_tag(tag) if tag is not None else make_default_tag(option)
     if extras.requirements:
         _check_requirements(
             option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=is_text_only
         )
     if is_text_only or dry_run:
         if base is not None:
-            option = _inspect_base(option)
+            option = _adapt_to_base(option)
         if pin:
             option = _pin_base(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
-        if (
-            emit is Form.apptainer
-        ):  # an Apptainer container runs as the user who starts it, so it needs no other user
+        if emit is Form.apptainer:  # its container runs as the user who starts it, and needs no other user
             extras = dataclasses.replace(extras, uid=0)
         for_any_host = anywhere or (is_text_only and not (gpu or driver))
         given_options = (
-            *(("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host)),
-            *(("-r", requirements), ("--package", package), ("--base", base), ("--registry", registry)),
-            *(("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform)),
-            *(("--uid", uid if uid != DEFAULT_UID else None), ("--tag", tag)),
-        )
+            ("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host),
+            ("-r", requirements), ("--package", package), ("--base", base), ("--registry", registry),
+            ("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform),
+            ("--uid", uid if uid != DEFAULT_UID else None), ("--tag", tag),
+        )  # fmt: skip
         emitted_image = EmittedImage(
-            *(
-                option,
-                render_context(option, extras),
-                name,
-                format_command(option, given_options),
-                uid,
-                extras.requirements,
-            ),
-            build_options=_list_engine_options(("--platform", platform), ("--network", network)),
+            option=option,
+            context=render_context(option, extras),
+            tag=image_name,
+            command=format_command(option, given_options),
+            uid=uid,
+            unpinned_requirements=extras.requirements,
+            build_options=_format_engine_options(("--platform", platform), ("--network", network)),
         )
         if folder is not None:
             OUT.write(write_context(folder, emitted_image, force=force, dry_run=dry_run, quiet=quiet))
         else:
             _print_plan(
-                emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose
+                emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, complete=verbose
             )
         return ExitCode.OK
     settings = BuildSettings(
-        tag=name,
+        tag=image_name,
         registry=registry,
         ca_file=str(ca_cert) if ca_cert is not None else None,
         proxy=proxy,
@@ -248,14 +246,14 @@ def build(
             engine, option, extras, settings, display, custom_base=base is not None
         )
     if not (quiet or as_json):
-        _report_built(engine, option, name, image.size, time.monotonic() - start_time, uid)
+        _report_built(engine, option, image_name, image.size, time.monotonic() - start_time, uid)
     if not no_verify:
         verification = _verify_image(
-            engine, compat, image.id, name, simulation, as_json=as_json, verbose=verbose, quiet=quiet
+            engine, compat, image.id, image_name, simulation, as_json=as_json, verbose=verbose, quiet=quiet
         )
-    has_failed = verification is not None and verification.ok is False
+    failed_verification = verification is not None and verification.ok is False
     digest = (
-        _push_image(engine, name, has_failed=has_failed, quiet=quiet or as_json, verbose=verbose)
+        _push_image(engine, image_name, failed_verification=failed_verification, quiet=quiet or as_json, verbose=verbose)
         if push
         else None
     )
@@ -267,17 +265,17 @@ def build(
             "pushed": digest,
         }
         write_json(make_build_json(option, context.dockerfile, image_document, verification))
-    return ExitCode.FOUND if has_failed else ExitCode.OK
+    return ExitCode.FOUND if failed_verification else ExitCode.OK
 
 
 def _print_plan(
-    image: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
+    image: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, complete: bool
 ) -> None:
     """Print the plan in the requested form."""
     if as_json:
         write_json(make_build_json(image.option, image.context.dockerfile))
     elif emit is not None:
-        sys.stdout.write(emitted(emit, image))
+        sys.stdout.write(format_emitted(emit, image))
     elif print_only:
         sys.stdout.write(image.context.dockerfile)
         if image.context.files and not quiet:
@@ -285,24 +283,24 @@ def _print_plan(
             names = ", ".join(sorted(image.context.files))
             ERR.write(f"It copies {names}: `{image.command} --emit context DIR` writes them, too.\n")
     else:
-        OUT.write(render_dry_run(image, complete=whole, **OUT.layout))
+        OUT.write(render_dry_run(image, complete=complete, **OUT.layout))
 
 
-def _list_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
+def _format_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
     """Return the options that have a value as arguments of `docker build`, quoted for a shell."""
     return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in options if value)
 
 
 def _report_built(
-    engine: ContainerEngine, option: Option, name: str, size: int, seconds: float, uid: int
+    engine: ContainerEngine, option: Option, image_name: str, size_bytes: int, seconds: float, uid: int
 ) -> None:
     """Print what was built, and how to run and remove it."""
     from tfdoctor.advice.target import TargetImage
     from tfdoctor.verify.image import get_gpu_option
 
-    image = TargetImage(name, engine.name, get_gpu_option(engine))
+    image = TargetImage(image_name, engine.name, get_gpu_option(engine))
     user = choose_user(uid, rootless=engine.is_rootless)
-    OUT.write(render_built(option, image, size, seconds, user=user))
+    OUT.write(render_built(option, image, size_bytes, seconds, user=user))
 
 
 def choose_user(uid: int, *, rootless: bool) -> str:
@@ -341,7 +339,7 @@ def _check_output_options(
         raise UsageError("--print and --emit are two forms of the plan; give one of them.", hint="")
 
 
-def _inspect_base(option: Option) -> Option:
+def _adapt_to_base(option: Option) -> Option:
     """Return the plan, adapted to the contents of the user's base image if the engine has that image.
 
     Otherwise print a note and return the plan unchanged. Raise BaseError if the image cannot be used as a base.
@@ -386,12 +384,12 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
 
 
 def _push_image(
-    engine: ContainerEngine, tag: str, *, has_failed: bool, quiet: bool, verbose: bool
+    engine: ContainerEngine, tag: str, *, failed_verification: bool, quiet: bool, verbose: bool
 ) -> str | None:
     """Push the image and return its digest. If it failed verification, only print a note; return None."""
     from tfdoctor.engine.push import push
 
-    if has_failed:
+    if failed_verification:
         ERR.write(f"{tag} was not pushed: it failed verification. --no-verify --push pushes it anyway.\n")
         return None
     with open_progress(quiet=quiet, verbose=verbose) as display:
@@ -413,7 +411,7 @@ def _parse_build_simulation(
     return parse_simulation(compat, names, driver=driver)
 
 
-def _check_network(platform: str | None, proxy: str | None) -> None:
+def _check_platform_and_proxy(platform: str | None, proxy: str | None) -> None:
     """Raise UsageError if the platform or the proxy is invalid."""
     if platform is not None and not _PLATFORM.fullmatch(platform):
         raise UsageError(
@@ -423,9 +421,9 @@ def _check_network(platform: str | None, proxy: str | None) -> None:
         raise UsageError("--proxy: expected an address such as http://HOST:PORT.")
 
 
-def _check_push(tag: str | None, *, push: bool, builds: bool) -> None:
+def _check_push(tag: str | None, *, push: bool, builds_image: bool) -> None:
     """Raise UsageError if `push` is set, but no image is built or `--tag` does not name it."""
-    if push and (tag is None or not builds):
+    if push and (tag is None or not builds_image):
         raise UsageError(
             "--push: only an image that is built, under the name that --tag gives it, can be pushed.",
             hint="--tag REGISTRY/NAME:TAG --push",
@@ -484,15 +482,15 @@ def _parse_tag(tag: str) -> str:
     return tag
 
 
-def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, inspects: bool) -> Host:
+def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, examines_host: bool) -> Host:
     """Return the host that the image is for: a host with the given GPUs or, if none are given, this host.
 
-    Without `inspects`, this host is not examined, and an unknown host takes its place. Raise UsageError if a GPU or
+    Without `examines_host`, this host is not examined, and an unknown host takes its place. Raise UsageError if a GPU or
     the driver is invalid.
     """
-    if gpus and not inspects:
+    if gpus and not examines_host:
         return select_host(compat, gpus=gpus, driver=driver, facts=None)
-    if not inspects:
+    if not examines_host:
         return Host(driver=validate_driver(driver))
     host = select_host(compat, gpus=gpus, driver=driver, facts=None)
     # The image brings its own system, so only the GPUs, driver and processor of this host matter.
@@ -513,10 +511,10 @@ def _load_certificate(path: Path) -> bytes:
     return certificate
 
 
-def _report_no_plan(
+def _print_conflict(
     recommendation: Recommendation, *, as_json: bool, is_text_only: bool, for_this_host: bool
 ) -> None:
-    """Print why there is no plan."""
+    """Print the recommendation, which says why there is no plan."""
     if as_json:
         write_json(make_recommendation_json(recommendation))
     elif is_text_only:  # standard output is for the Dockerfile or another file
@@ -525,10 +523,6 @@ def _report_no_plan(
         OUT.write(render_recommendation(recommendation, **OUT.layout))
         if recommendation.host.cards and for_this_host:
             OUT.write("\nFor a different machine than this one: --anywhere, or --gpu NAME --driver V.\n")
-
-
-STAGES_WITHOUT_GPU = ("libraries", "import")
-"""The verification stages that need no GPU."""
 
 
 def _verify_image(

@@ -55,10 +55,8 @@ def check_build_file(path: Path, *, as_json: bool) -> int:
     """
     if str(path) == "-":
         display_name = "standard input"
-        path, text = (
-            Path(display_name),
-            _load_text(sys.stdin.buffer, display_name),
-        )  # paths in it are relative to the working folder
+        path = Path(display_name)  # its parent is the working folder, to which paths in the file are relative
+        text = _load_text(sys.stdin.buffer, display_name)
     else:
         display_name = clean_line(str(path))
         try:
@@ -102,8 +100,8 @@ def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool)
 def _choose_exit_status(reports: Sequence[DockerfileReport | None]) -> int:
     """Return the exit status for the reports. The report on an image that could not be checked is None."""
     findings = [finding for report in reports if report is not None for finding in report.findings]
-    failed = any(finding.severity is Severity.ERROR for finding in findings)
-    return ExitCode.FOUND if failed else ExitCode.OK
+    has_error = any(finding.severity is Severity.ERROR for finding in findings)
+    return ExitCode.FOUND if has_error else ExitCode.OK
 
 
 def _load_text(stream: BinaryIO, display_name: str) -> str:
@@ -125,23 +123,26 @@ def _load_text(stream: BinaryIO, display_name: str) -> str:
 
 
 def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStart]:
-    """Return how the file starts its containers. Raise StartFileError if that cannot be determined."""
+    """Return the container starts that the file describes. Raise StartFileError if they are unknown.
+
+    A devcontainer.json can describe the start itself, or name a service in compose files.
+    """
     if is_compose(path.name, text):
         return parse_services(text, display_name)
-    container = parse_devcontainer(text, display_name)
-    if isinstance(container, ContainerStart):
-        return [container]
-    files, name = container
+    parsed = parse_devcontainer(text, display_name)
+    if isinstance(parsed, ContainerStart):
+        return [parsed]
+    compose_files, service_name = parsed
     read = make_file_reader(path.parent, parent_levels=1)
     starts = []
-    for file in files:
-        content = read(file)
+    for compose_file in compose_files:
+        content = read(compose_file)
         if content is None:
-            message = f"{file}, which it names, cannot be read"
+            message = f"{compose_file}, which it names, cannot be read"
             raise StartFileError(message)
-        starts += [service for service in parse_services(content, file) if service.name == name]
+        starts += [service for service in parse_services(content, compose_file) if service.name == service_name]
     if len(starts) != 1:
-        message = f"the service {name} is in {len(starts)} of its compose files: check those"
+        message = f"the service {service_name} is in {len(starts)} of its compose files: check those"
         raise StartFileError(message)
     return starts
 
@@ -162,12 +163,12 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
     If the image cannot be checked, the report is None and the reason says why; otherwise the reason is "".
     """
     parent_levels = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
-    name, text = start.file, start.dockerfile_text
+    dockerfile_name, text = start.file, start.dockerfile_text
     if text is None and start.dockerfile is not None:
-        name = str(PurePosixPath(start.dockerfile))
+        dockerfile_name = str(PurePosixPath(start.dockerfile))
         text = make_file_reader(folder, parent_levels=parent_levels)(start.dockerfile)
         if text is None:
-            return None, f"its Dockerfile {clean_line(name)} cannot be read"
+            return None, f"its Dockerfile {clean_line(dockerfile_name)} cannot be read"
     if text is None:
         if start.image is None:
             return None, "its image depends on a variable, or on another file"
@@ -179,14 +180,14 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
     report = check_dockerfile(
         _apply_build_settings(text, start),
         Compat.load(),
-        name=clean_line(name),
+        name=clean_line(dockerfile_name),
         read=make_file_reader(folder / start.context)
         if parent_levels == 0
         else make_file_reader(folder, parent_levels=1),
         start=start,
         query_index=partial(check_requirements, env=os.environ),
     )
-    return report, "" if report is not None else f"{clean_line(name)} has no FROM"
+    return report, "" if report is not None else f"{clean_line(dockerfile_name)} has no FROM"
 
 
 def _apply_build_settings(text: str, start: ContainerStart) -> str:
@@ -199,11 +200,11 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
             text = re.sub(rf"(?m)^(ARG[ \t]+{name})(?:=[^\n]*)?$", rf"\g<1>={value}", text)
     if start.target is not None:
         stages = parse_dockerfile(text).stages
-        next_index = next(
+        next_stage_index = next(
             (stage.index + 1 for stage in stages if stage.name == start.target.lower()), len(stages)
         )
-        if next_index < len(stages):
-            return "\n".join(text.split("\n")[: stages[next_index].line - 1]) + "\n"
+        if next_stage_index < len(stages):
+            return "\n".join(text.split("\n")[: stages[next_stage_index].line - 1]) + "\n"
     return text
 
 
@@ -214,15 +215,15 @@ def make_file_reader(folder: Path, *, parent_levels: int = 0) -> Callable[[str],
     that it cannot or may not read.
     """
     try:
-        start = resolve_path(folder)
-        root = start.parents[parent_levels - 1] if parent_levels else start
+        resolved_folder = resolve_path(folder)
+        readable_root = resolved_folder.parents[parent_levels - 1] if parent_levels else resolved_folder
     except (OSError, IndexError):
         return lambda _: None
 
     def read(name: str) -> str | None:
         try:
-            path = resolve_path(start / name)
-            if not path.is_relative_to(root) or not stat.S_ISREG(path.stat().st_mode):
+            path = resolve_path(resolved_folder / name)
+            if not path.is_relative_to(readable_root) or not stat.S_ISREG(path.stat().st_mode):
                 return None
             with path.open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)

@@ -29,21 +29,21 @@ __all__ = ["format_command", "write_context"]
 def format_command(option: Option, options: Iterable[tuple[str, Sequence[object] | object]]) -> str:
     """Return the `tfdoctor build` command for a plan on one line, quoted for a shell.
 
-    `options` has (option, value) for each option of the user. The value is a list for a repeated option, and True for
-    a flag. Options whose value is None, False or an empty list are omitted.
+    `options` contains (option, value) for each option of the user. The value is a list for a repeated option, and True
+    for a flag. Options whose value is None, False or an empty list are omitted.
     """
-    parts = [option.commands[0]]
+    words = [option.commands[0]]
     # The plan's own command may already name the GPU and the driver.
-    already_named = [name for name in ("--gpu", "--driver") if f" {name} " in parts[0]]
-    for name, value in options:
-        if name in already_named:
+    already_named = [option_name for option_name in ("--gpu", "--driver") if f" {option_name} " in words[0]]
+    for option_name, value in options:
+        if option_name in already_named:
             continue
         if value is True:
-            parts.append(name)
+            words.append(option_name)
         elif value is not None and value is not False:
             values = value if isinstance(value, (list, tuple)) else [value]
-            parts += [f"{name} {shlex.quote(str(item))}" for item in values]
-    return clean_line(" ".join(parts), limit=20_000)
+            words += [f"{option_name} {shlex.quote(str(item))}" for item in values]
+    return clean_line(" ".join(words), limit=20_000)
 
 
 def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
@@ -74,9 +74,9 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
         return report
     try:
         if folder.is_dir() and any(folder.iterdir()):
-            _write_into(folder, {name: files[name] for name in files if name not in unchanged_names})
+            _update_folder(folder, {name: files[name] for name in files if name not in unchanged_names})
         else:
-            _write_new(folder, files, image.context.epoch)
+            _create_folder(folder, files, image.context.epoch)
     except OSError as error:
         msg = f"--emit context: {display_name} could not be written: {error.strerror or error}."
         raise Error(msg, hint="The folder was left unchanged.") from error
@@ -100,11 +100,11 @@ def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -
             msg = f"--emit context: {clean_line(str(path))} exists, but is not a file."
             raise UsageError(msg, hint="It was left unchanged. Name another folder.")
         try:
-            is_same = path.stat().st_size == len(content) and path.read_bytes() == content
+            is_unchanged = path.stat().st_size == len(content) and path.read_bytes() == content
         except OSError as error:
             msg = f"--emit context: {clean_line(str(path))} cannot be read: {error.strerror or error}."
             raise UsageError(msg) from error
-        if not is_same:
+        if not is_unchanged:
             changed_names.append(name)
     return changed_names
 
@@ -123,24 +123,24 @@ def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more}"
 
 
-def _write_new(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
+def _create_folder(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
     """Write a folder that does not exist or is empty.
 
     It is created under a temporary name beside the target and then renamed. `epoch` is the time stamp of its files.
     """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".tfdoctor-", dir=folder.parent))
+    temporary_folder = Path(tempfile.mkdtemp(prefix=".tfdoctor-", dir=folder.parent))
     try:
         for name, content in files.items():
-            path = temporary / name
+            path = temporary_folder / name
             path.write_bytes(content)
             path.chmod(0o644)
             os.utime(path, (epoch, epoch))
-        temporary.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask())
-        temporary.replace(folder)
+        temporary_folder.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask())
+        temporary_folder.replace(folder)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary_folder, ignore_errors=True)
         raise
 
 
@@ -151,7 +151,7 @@ def _read_umask() -> int:
     return mask
 
 
-def _write_into(folder: Path, files: Mapping[str, bytes]) -> None:
+def _update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files into an existing folder, and restore its previous files if one cannot be written."""
     previous_contents = {
         name: (folder / name).read_bytes() if _is_file(folder / name) else None for name in files

@@ -40,7 +40,10 @@ class RedactedRecording:
     host_report: Report
     """The unredacted report on the host itself."""
     redactor: Redactor
-    """The redactor that made the recording. It replaces the same values in other texts with the same placeholders."""
+    """The redactor that made the recording.
+
+    It replaces the same values in other texts with the same placeholders.
+    """
     differences: tuple[str, ...]
     """The parts in which the two reports differ, such as "the verdict"; usually empty."""
 
@@ -48,29 +51,36 @@ class RedactedRecording:
 def record_system(
     system: System, compat: Compat, *, python: str | None, timeout: float, local: bool
 ) -> RedactedRecording:
-    """Record a system while examining it, redact the recording, and then examine the redacted recording.
+    """Examine and record a system, redact the recording, and examine the redacted recording.
 
     `local` says whether the system is this host. `timeout` is in seconds.
     """
-    recording = RecordingSystem(system)
-    host_report = examine(recording, compat, python=python, timeout=timeout)
-    full_recording = recording.get_recording(_make_variable_filter(host_report.facts))
+    recording_system = RecordingSystem(system)
+    host_report = examine(recording_system, compat, python=python, timeout=timeout)
+    full_recording = recording_system.get_recording(_make_variable_filter(host_report.facts))
     full_recording.python = python
     redactor = make_redactor(system.env, local=local)
-    redacted = bundle.redact(bundle.shorten(full_recording), redactor)
-    files = bundle.build_files(redacted)
-    replayed = RecordedSystem(files)
-    report = examine(replayed, compat, python=replayed.python)
+    redacted_recording = bundle.redact(bundle.shorten(full_recording), redactor)
+    files = bundle.build_files(redacted_recording)
+    recorded_system = RecordedSystem(files)
+    report = examine(recorded_system, compat, python=recorded_system.python)
     differences = describe_differences(host_report, report)
     date = datetime.now(timezone.utc).date().isoformat()
-    manifest = bundle.build_manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, date)
+    manifest = bundle.build_manifest(redacted_recording, redactor, {"name": "tfdoctor", "version": __version__}, date)
     manifest["judged"] = {
         "cause": report.verdict.cause.value if report.verdict.cause is not None else None,
         "codes": sorted({finding.code for finding in report.findings}),
         "differs_from_the_machine": list(differences),
     }
     files[archive.MANIFEST_FILE] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
-    return RedactedRecording(files, manifest, report, host_report, redactor, differences)
+    return RedactedRecording(
+        files=files,
+        manifest=manifest,
+        report=report,
+        host_report=host_report,
+        redactor=redactor,
+        differences=differences,
+    )
 
 
 def _make_variable_filter(facts: Facts) -> Any:
@@ -78,21 +88,21 @@ def _make_variable_filter(facts: Facts) -> Any:
     return facts.environment.variables.__contains__
 
 
-def describe_differences(host_report: Report, recording: Report) -> tuple[str, ...]:
+def describe_differences(host_report: Report, recording_report: Report) -> tuple[str, ...]:
     """Return the parts in which the report on a recording differs from the report on its host."""
     differences = []
-    if host_report.verdict.cause != recording.verdict.cause:
+    if host_report.verdict.cause != recording_report.verdict.cause:
         differences.append("the verdict")
-    expected, actual = host_report.prediction, recording.prediction
-    if (expected.gpu_registered, expected.gpu_count, expected.missing_libraries) != (
-        actual.gpu_registered, actual.gpu_count, actual.missing_libraries,
+    host_prediction, recording_prediction = host_report.prediction, recording_report.prediction
+    if (host_prediction.gpu_registered, host_prediction.gpu_count, host_prediction.missing_libraries) != (
+        recording_prediction.gpu_registered, recording_prediction.gpu_count, recording_prediction.missing_libraries,
     ):  # fmt: skip
         differences.append("the prediction")
-    outcomes = {outcome.code: outcome for outcome in recording.outcomes}
+    recorded_outcomes = {outcome.code: outcome for outcome in recording_report.outcomes}
     for outcome in host_report.outcomes:
-        recorded_outcome = outcomes.get(outcome.code)
-        expected_findings = [(finding.cause, finding.severity) for finding in outcome.findings]
-        actual_findings = (
+        recorded_outcome = recorded_outcomes.get(outcome.code)
+        host_findings = [(finding.cause, finding.severity) for finding in outcome.findings]
+        recorded_findings = (
             [(finding.cause, finding.severity) for finding in recorded_outcome.findings]
             if recorded_outcome is not None
             else []
@@ -100,7 +110,7 @@ def describe_differences(host_report: Report, recording: Report) -> tuple[str, .
         if (
             recorded_outcome is None
             or outcome.kind is not recorded_outcome.kind
-            or expected_findings != actual_findings
+            or host_findings != recorded_findings
         ):
             differences.append(outcome.code)
     return tuple(differences)
@@ -127,23 +137,23 @@ def capture(
         target = Path(f"tfdoctor-{datetime.now(timezone.utc).date().isoformat()}.tar.gz")
     archive.check_target(target, force=force)
     system = make_live_system(python)
-    captured = record_system(system, Compat.load(), python=python, timeout=timeout, local=True)
-    size = archive.write(target, captured.files, force=force)
+    recording = record_system(system, Compat.load(), python=python, timeout=timeout, local=True)
+    size = archive.write(target, recording.files, force=force)
     is_packed = archive.is_archive(target)
     if as_json:
         write_json(
-            make_capture_json(captured.manifest, str(target), size, len(captured.files), packed=is_packed)
+            make_capture_json(recording.manifest, str(target), size, len(recording.files), packed=is_packed)
         )
     else:
         OUT.write(
-            render_captured(captured.manifest, captured.differences, str(target), size, packed=is_packed)
+            render_captured(recording.manifest, recording.differences, str(target), size, packed=is_packed)
         )
     return ExitCode.OK
 
 
-def warn_of_differences(captured: RedactedRecording) -> None:
+def warn_of_differences(recording: RedactedRecording) -> None:
     """Print a warning to standard error if the redacted recording gives different results."""
-    if captured.differences:
+    if recording.differences:
         sys.stderr.write(
-            f"tfdoctor: the redacted recording gives different results: {', '.join(captured.differences)}\n"
+            f"tfdoctor: the redacted recording gives different results: {', '.join(recording.differences)}\n"
         )

@@ -112,8 +112,8 @@ def check(
     requested_python = python
     if then_fix and as_json:
         return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
-    live = make_live_system(python if facts is None else None)
-    system: System = live
+    live_system = make_live_system(python if facts is None else None)
+    system: System = live_system
     earlier: RecordedSystem | None = None
     if facts is not None or against is not None:
         from tfdoctor.system import RecordedSystem
@@ -123,30 +123,30 @@ def check(
             system, python = recorded, python or recorded.python
         earlier = RecordedSystem(against) if against is not None else None
     if facts is None:
-        start_query(live, python, timeout=timeout)
+        start_query(live_system, python, timeout=timeout)
     try:
         needs_recording = (earlier is not None and facts is None) or html is not None
         local = facts is None
-        report, captured, compat = _examine_machine(
+        report, recording, compat = _examine_machine(
             system, python, timeout, deep=deep, needs_recording=needs_recording, local=local, quiet=quiet
         )
         comparison = None
         if earlier is not None:
-            published = captured.report if captured is not None and local else report
-            comparison = _compare_reports(earlier, published, compat, timeout)
-        fix = None
+            comparable_report = recording.report if recording is not None and local else report
+            comparison = _compare_reports(earlier, comparable_report, compat, timeout)
+        offer = None
         if facts is None and (html is not None or not (quiet or as_json)):
             from tfdoctor.environment.fix_availability import find_offer
 
-            fix = find_offer(report, system)
-        own_command = _format_own_command(python=requested_python, facts=facts)
-        if html is not None and captured is not None:
-            _write_page(html, report, captured, compat, fix=fix, typed=own_command, force=force, quiet=quiet)
+            offer = find_offer(report, system)
+        check_command = _format_check_command(python=requested_python, facts=facts)
+        if html is not None and recording is not None:
+            _write_page(html, report, recording, compat, offer=offer, check_command=check_command, force=force, quiet=quiet)
         if as_json:
             _print_json(report, comparison, against)
         else:
             _print_report(
-                report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=own_command
+                report, comparison, against, verbose=verbose, quiet=quiet, offer=offer, check_command=check_command
             )
     except BaseException:  # a probe may still be running
         system.stop()
@@ -160,7 +160,7 @@ def check(
 
 
 def _run_simulated_check(
-    names: list[str],
+    gpu_names: list[str],
     driver: str | None,
     python: str | None,
     timeout: float,
@@ -196,7 +196,7 @@ def _run_simulated_check(
     from tfdoctor.verify.session import STAGE_MEANINGS
 
     compat = Compat.load()
-    simulation = parse_simulation(compat, names, driver=driver)
+    simulation = parse_simulation(compat, gpu_names, driver=driver)
     if simulation is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
     system, simulated_facts = make_stand_in_system(python, simulation), SimulatedFacts()
@@ -212,11 +212,11 @@ def _run_simulated_check(
             "import": observed is not None and observed.import_ok,
             "visible": bool(observed and observed.gpu_registered),
         }
-        proves = [STAGE_MEANINGS[name] for name, passed in stage_results.items() if passed]
-        write_json({**document, "simulated": make_simulation_json(simulation.describe(proves))})
+        proven_meanings = [STAGE_MEANINGS[name] for name, passed in stage_results.items() if passed]
+        write_json({**document, "simulated": make_simulation_json(simulation.describe(proven_meanings))})
     else:
         print_simulation_title(simulation, quiet=quiet)
-        _print_report(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
+        _print_report(report, None, None, verbose=verbose, quiet=quiet, offer=None, check_command="tfdoctor check")
         print_simulation_note(quiet=quiet)
     return choose_exit_status(report, FailOn.error.value)
 
@@ -316,12 +316,12 @@ def _examine_machine(
 
     # `capture` bundles are redacted, so only a redacted recording is comparable with them. An HTML page may be
     # published and must be redacted as well.
-    captured = record_system(system, compat, python=python, timeout=timeout, local=local)
-    report = captured.host_report
+    recording = record_system(system, compat, python=python, timeout=timeout, local=local)
+    report = recording.host_report
     if deep:
         observed = run_tensorflow(system, compat, report.facts, timeout=timeout, on_message=show_message)
         report = evaluate_facts(report.facts, compat, observed)
-    return report, captured, compat
+    return report, recording, compat
 
 
 def _load_modules(compat: Compat) -> None:
@@ -344,25 +344,25 @@ def _compare_reports(earlier: RecordedSystem, report: Report, compat: Compat, ti
 def _write_page(
     target: Path,
     report: Report,
-    captured: RedactedRecording,
+    recording: RedactedRecording,
     compat: Compat,
     *,
-    fix: Offer | None,
-    typed: str,
+    offer: Offer | None,
+    check_command: str,
     force: bool,
     quiet: bool,
 ) -> None:
     """Write the redacted HTML page. Raise UsageError or Error if it cannot be written.
 
-    `captured` is the redacted recording, and `report` the unredacted report.
+    `recording` is the redacted recording, and `report` the unredacted report.
     """
     from dataclasses import replace
 
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.check import make_report_html
 
-    redact = captured.redactor.text
-    redacted = captured.report
+    redact = recording.redactor.text
+    redacted_report = recording.report
     if report.observed is not None:
         observed = report.observed
         observed = replace(
@@ -371,14 +371,15 @@ def _write_page(
             devices=tuple(map(redact, observed.devices)),
             computed=tuple(map(redact, observed.computed)),
         )
-        redacted = evaluate_facts(redacted.facts, compat, observed)
-    main = report.main_finding
-    offered = fix if fix is not None and any(finding is main for finding in fix.findings) else None
+        redacted_report = evaluate_facts(redacted_report.facts, compat, observed)
+    main_finding = report.main_finding
+    # the page shows only a fix for the finding that it puts first
+    main_offer = offer if offer is not None and any(finding is main_finding for finding in offer.findings) else None
     page = make_report_html(
-        redacted,
-        check_command=redact(typed),
-        fix=None if offered is None else redact(offered.command),
-        differences=captured.differences,
+        redacted_report,
+        check_command=redact(check_command),
+        fix=None if main_offer is None else redact(main_offer.command),
+        differences=recording.differences,
     )
     write_page(target, page, force=force, quiet=quiet)
 
@@ -402,14 +403,14 @@ def _print_report(
     *,
     verbose: bool,
     quiet: bool,
-    fix: Offer | None,
-    typed: str,
+    offer: Offer | None,
+    check_command: str,
 ) -> None:
     """Print the report, and the comparison if there is one."""
     from tfdoctor.render.report import render_report
     from tfdoctor.render.terminal import OUT
 
-    text = render_report(report, verbose=verbose, quiet=quiet, fix=fix, check_command=typed, **OUT.layout)
+    text = render_report(report, verbose=verbose, quiet=quiet, fix=offer, check_command=check_command, **OUT.layout)
     OUT.write(text)
     if comparison is not None and not quiet:
         from tfdoctor.render.diff import render_comparison
@@ -417,7 +418,7 @@ def _print_report(
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.layout))
 
 
-def _format_own_command(**options: object) -> str:
+def _format_check_command(**options: object) -> str:
     """Return the `tfdoctor check` command with the given options, quoted for a shell."""
     arguments = (
         f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value

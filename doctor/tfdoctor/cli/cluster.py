@@ -86,9 +86,9 @@ def cluster(
     from tfdoctor.system import LiveSystem
 
     system = LiveSystem()
-    specs = _load_specifications(files or [], tf_config, dict(system.env))
-    installed = _list_installed(peer or [])
-    results = _evaluate_clusters(specs, system, installed, timeout=timeout, connects=connect)
+    sources = _load_sources(files or [], tf_config, dict(system.env))
+    installed_releases = _list_installed_releases(peer or [])
+    results = _evaluate_clusters(sources, system, installed_releases, timeout=timeout, connects=connect)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -102,7 +102,7 @@ def cluster(
     return ExitCode.FOUND if has_fault else ExitCode.OK
 
 
-def _list_installed(paths: list[Path]) -> list[InstalledRelease]:
+def _list_installed_releases(paths: list[Path]) -> list[InstalledRelease]:
     """Return the TensorFlow releases of this host and the recorded hosts, or nothing without recordings.
 
     Raise UsageError if a path is not a recording.
@@ -129,9 +129,9 @@ def _list_installed(paths: list[Path]) -> list[InstalledRelease]:
 
 
 def _evaluate_clusters(
-    specs: list[ClusterSource],
+    sources: list[ClusterSource],
     system: LiveSystem,
-    installed: list[InstalledRelease],
+    installed_releases: list[InstalledRelease],
     *,
     timeout: float,
     connects: bool,
@@ -142,28 +142,28 @@ def _evaluate_clusters(
     """
     from tfdoctor.examine.network import connect_to_tasks, find_proxy, read_listening
 
-    listening = read_listening(system)
+    listening_ports = read_listening(system)
     results = []
-    for source, specification in merge_clusters(specs):
-        reached = None
+    for source_name, specification in merge_clusters(sources):
+        connection_results = None
         if connects:
-            targets = map_connectable_addresses(specification)
-            addresses = [(task.host, task.port or 0) for task in targets.values()]
-            reached = dict(zip(targets, connect_to_tasks(addresses, timeout), strict=True))
+            addresses_by_task = map_connectable_addresses(specification)
+            addresses = [(address.host, address.port or 0) for address in addresses_by_task.values()]
+            connection_results = dict(zip(addresses_by_task, connect_to_tasks(addresses, timeout), strict=True))
         results.append(
             evaluate_cluster(
                 specification,
-                source,
-                listening=listening,
-                reached=reached,
+                source_name,
+                listening=listening_ports,
+                reached=connection_results,
                 proxy=find_proxy(system),
-                installed=installed,
+                installed=installed_releases,
             )
         )
     return results
 
 
-def _load_specifications(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
+def _load_sources(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
     """Return the specifications in the files, in `tf_config`, or in the variable TF_CONFIG.
 
     Raise UsageError if two of these are given or none, and Error if a Python file contains no cluster.
@@ -199,7 +199,7 @@ def parse_specification(value: str) -> ClusterSource:
 
 
 def _is_file(value: str) -> bool:
-    """Return whether `value` names an existing file. Paths are shorter than 4096 characters (PATH_MAX)."""
+    """Return whether `value` names an existing file, whose path is shorter than PATH_MAX (4096)."""
     try:
         return 0 < len(value) < 4096 and Path(value).is_file()
     except (OSError, ValueError):
@@ -211,7 +211,7 @@ def _load_file(name: str) -> ClusterSource:
 
     Raise UsageError if it cannot be read, and Error if it is Python code without a cluster or with a syntax error.
     """
-    label = clean(name, limit=300)
+    display_name = clean(name, limit=300)
     if name == "-":
         if sys.stdin is None:
             raise UsageError("standard input is closed.")
@@ -223,13 +223,13 @@ def _load_file(name: str) -> ClusterSource:
         bool(first_lines) and first_lines[0].startswith("#!") and "python" in first_lines[0]
     )
     try:
-        spec = parse_cluster(text, label, is_python=is_python)
+        source = parse_cluster(text, display_name, is_python=is_python)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        error_location = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
-        msg = f"{clean_line(label)} is no Python that can be read{error_location}."
+        line_number = getattr(error, "lineno", None)
+        error_location = f", by line {line_number}: {clean_line(str(getattr(error, 'msg', '')))}" if line_number else ""
+        msg = f"{clean_line(display_name)} is no Python that can be read{error_location}."
         raise Error(msg, hint="Python 2 is not read here.") from error
-    if not spec.specifications:
-        msg = f"{clean_line(label)} has no ClusterSpec, and sets no {TF_CONFIG_VARIABLE}."
+    if not source.specifications:
+        msg = f"{clean_line(display_name)} has no ClusterSpec, and sets no {TF_CONFIG_VARIABLE}."
         raise Error(msg, hint="Where it reads the variable, run this in the same shell: `tfdoctor cluster`.")
-    return spec
+    return source

@@ -93,18 +93,18 @@ def completion(
     words, prefix = _join_words(words) if shell is Shell.bash else (words, "")
     for value, text in list_completions(words):
         OUT.write_document(
-            f"{_format_value(shell, value.removeprefix(prefix), clean_line(text, limit=100))}\n"
+            f"{_format_completion(shell, value.removeprefix(prefix), clean_line(text, limit=100))}\n"
         )
     return ExitCode.OK
 
 
-def _format_value(shell: Shell, value: str, text: str) -> str:
+def _format_completion(shell: Shell, value: str, description: str) -> str:
     """Return a completion in the format of the shell's script. zsh needs a colon before the description."""
-    if shell is Shell.bash or value == FILES_MARKER or not text:
+    if shell is Shell.bash or value == FILES_MARKER or not description:
         return value
     if shell is Shell.fish:
-        return f"{value}\t{text}"
-    return f"{value.replace(':', chr(92) + ':')}:{text}"
+        return f"{value}\t{description}"
+    return f"{value.replace(':', chr(92) + ':')}:{description}"
 
 
 def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
@@ -112,12 +112,12 @@ def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
 
     Bash splits `--tf=2.1` into three words and expects a completion of only the last one.
     """
-    *before, last = words
-    if last == "=" and before:
-        return [*before[:-1], f"{before[-1]}="], f"{before[-1]}="
-    if len(before) > 1 and before[-1] == "=":
-        return [*before[:-2], f"{before[-2]}={last}"], f"{before[-2]}="
-    return [*before, last], ""
+    *earlier_words, last_word = words
+    if last_word == "=" and earlier_words:
+        return [*earlier_words[:-1], f"{earlier_words[-1]}="], f"{earlier_words[-1]}="
+    if len(earlier_words) > 1 and earlier_words[-1] == "=":
+        return [*earlier_words[:-2], f"{earlier_words[-2]}={last_word}"], f"{earlier_words[-2]}="
+    return [*earlier_words, last_word], ""
 
 
 # ---------------------------------------------------------------- candidates
@@ -130,29 +130,29 @@ def list_completions(words: Sequence[str]) -> Completions:
     """
     from tfdoctor.cli.main import COMMANDS, make_command_group
 
-    *before, last = words
+    *earlier_words, last_word = words
     group = make_command_group()
-    if before[:1] == ["help"]:
-        return _filter_words(last, COMMANDS.items())
-    name = next((word for word in before if not word.startswith("-")), None)
-    if name is None:
-        if not last.startswith("-"):
-            return _filter_words(last, COMMANDS.items())
-        return _filter_words(last, _list_options(group.make_context("tfdoctor", [], resilient_parsing=True)))
-    if name not in COMMANDS:
+    if earlier_words[:1] == ["help"]:
+        return _filter_words(last_word, COMMANDS.items())
+    command_name = next((word for word in earlier_words if not word.startswith("-")), None)
+    if command_name is None:
+        if not last_word.startswith("-"):
+            return _filter_words(last_word, COMMANDS.items())
+        return _filter_words(last_word, _list_options(group.make_context("tfdoctor", [], resilient_parsing=True)))
+    if command_name not in COMMANDS:
         return []
-    return _complete_in_command(group.commands[name], before[before.index(name) + 1 :], last)
+    return _complete_in_command(group.commands[command_name], earlier_words[earlier_words.index(command_name) + 1 :], last_word)
 
 
-def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Completions:
-    """Return the completions of the word `last`, which follows a Click command and its arguments `before`."""
+def _complete_in_command(command: Any, earlier_words: Sequence[str], last_word: str) -> Completions:
+    """Return the completions of `last_word` after a Click command and its arguments `earlier_words`."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     options = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
     positionals = [
         param for param in command.params if param.param_type_name == "argument" and not param.hidden
     ]
     pending_option, argument_count, options_ended = None, 0, False
-    for word in before:
+    for word in earlier_words:
         if pending_option is not None:
             pending_option = None
         elif word == "--":
@@ -164,18 +164,18 @@ def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Comp
             param = options.get(word)
             pending_option = param if param is not None and not _is_flag(param) else None
     if pending_option is not None:
-        return _list_values(context, pending_option, last)
-    option, equals_sign, value = last.partition("=")
-    if equals_sign and not options_ended and option in options:
+        return _list_values(context, pending_option, last_word)
+    option_name, equals_sign, value = last_word.partition("=")
+    if equals_sign and not options_ended and option_name in options:
         return [
-            (text if text == FILES_MARKER else f"{option}={text}", description)
-            for text, description in _list_values(context, options[option], value)
+            (text if text == FILES_MARKER else f"{option_name}={text}", description)
+            for text, description in _list_values(context, options[option_name], value)
         ]
-    if last.startswith("-") and not options_ended:
-        return _filter_words(last, _list_options(context))
-    for positional in positionals:
+    if last_word.startswith("-") and not options_ended:
+        return _filter_words(last_word, _list_options(context))
+    for positional in positionals:  # `nargs` is -1 for the last one if it takes any number of values
         if positional.nargs == -1 or argument_count == 0:
-            return _list_values(context, positional, last)
+            return _list_values(context, positional, last_word)
         argument_count -= 1
     return []
 

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["complete_cause_or_code", "complete_code", "complete_gpu", "complete_kind", "complete_release"]
 
 Completions = list[tuple[str, str]]
-_SPACE = re.compile(r"[\s(),;/]+")
-"""Matches characters that are replaced to make a GPU name a single shell word. `compat.gpus` reads both forms."""
+_SEPARATORS = re.compile(r"[\s(),;/]+")
+"""Matches characters that are replaced to make a GPU name a single shell word.
+
+`compat.gpus` reads both forms.
+"""
 
 
 def complete_release(incomplete: str) -> Completions:
@@ -34,10 +37,10 @@ def complete_gpu(incomplete: str) -> Completions:
     from tfdoctor.compat import Compat
 
     names = {
-        _SPACE.sub("-", gpu.name.removeprefix("GeForce ")).strip("-"): f"compute capability {gpu.capability}"
+        _SEPARATORS.sub("-", gpu.name.removeprefix("GeForce ")).strip("-"): f"compute capability {gpu.capability}"
         for gpu in Compat.load().gpus
     }
-    return _filter_values(_SPACE.sub("-", incomplete), names.items(), incomplete)
+    return _filter_values(_SEPARATORS.sub("-", incomplete), names.items(), incomplete)
 
 
 def complete_code(incomplete: str) -> Completions:
@@ -63,16 +66,16 @@ def complete_kind(incomplete: str) -> Completions:
     return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
 
 
-def _filter_values(typed: str, values: Iterable[tuple[str, str]], prefix: str | None = None) -> Completions:
+def _filter_values(typed: str, values: Iterable[tuple[str, str]], shown_prefix: str | None = None) -> Completions:
     """Return the values that begin with `typed`.
 
-    Their beginning is replaced with `prefix`, the text exactly as the user typed it, because some shells require
-    that. None means that this is `typed`.
+    Their beginning is replaced with `shown_prefix`, because some shells require the text exactly as the user typed it.
+    None means that this is `typed`.
     """
-    prefix = typed if prefix is None else prefix
+    shown_prefix = typed if shown_prefix is None else shown_prefix
     length = len(typed)
     return [
-        (f"{prefix}{value[length:]}", text)
+        (f"{shown_prefix}{value[length:]}", text)
         for value, text in values
         if value[:length].casefold() == typed.casefold()
     ]

@@ -74,28 +74,31 @@ def diagnose(
     Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
     """
     as_github = output is DiagnoseFormat.github
-    names = list_logs(files or (), "diagnose")
-    if names.count(STDIN) > 1:
+    log_names = list_logs(files or (), "diagnose")
+    if log_names.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once.")
-    if follow and len(names) > 1:
+    if follow and len(log_names) > 1:
         raise UsageError("one log can be followed (-f), not several.", hint="Start tfdoctor once for each.")
     if html is not None:
         from tfdoctor.system.writing import check_file
 
         if follow:
             raise UsageError("--html shows a log that has ended; -f follows one that grows.")
-        check_file(html, force=force, option="--html", reads=names)
+        check_file(html, force=force, option="--html", reads=log_names)
     compat = Compat.load()
-    copy = _StdinCopy() if html is not None else None
+    stdin_copy = _StdinCopy() if html is not None else None
     if follow:
-        reports = [_follow_log(names[0], compat, prints_verdicts=not (as_json or as_github))]
+        reports = [_follow_log(log_names[0], compat, prints_verdicts=not (as_json or as_github))]
     else:
         shows_progress = ERR.is_terminal and not (as_json or quiet)
-        reports = [_diagnose_complete_log(name, compat, progress=shows_progress, copy=copy) for name in names]
+        reports = [
+            _diagnose_complete_log(name, compat, shows_progress=shows_progress, stdin_copy=stdin_copy)
+            for name in log_names
+        ]
     if host:
         reports = _apply_host_facts(reports, compat)
-    if html is not None and copy is not None:
-        _write_page(html, names, reports, copy, force=force, quiet=quiet)
+    if html is not None and stdin_copy is not None:
+        _write_page(html, log_names, reports, stdin_copy, force=force, quiet=quiet)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -115,7 +118,7 @@ def diagnose(
 
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
-    """Return the reports. If a log does not show the cause, it is taken from the facts of this host."""
+    """Return the reports, with the cause from the facts about this host if a log does not show one."""
     from tfdoctor.examine import examine
     from tfdoctor.system import LiveSystem
 
@@ -138,16 +141,16 @@ def choose_exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 
 
 def _diagnose_complete_log(
-    name: str, compat: Compat, *, progress: bool, copy: _StdinCopy | None
+    name: str, compat: Compat, *, shows_progress: bool, stdin_copy: _StdinCopy | None
 ) -> LogReport:
     """Return the report on a complete log.
 
-    `copy`, if given, stores the log if it is standard input, which cannot be read again.
+    `stdin_copy`, if given, stores the log if it is standard input, which cannot be read again.
     """
     label = clean(name, limit=300)
-    with show_read_progress(label) if progress else contextlib.nullcontext() as meter:
+    with show_read_progress(label) if shows_progress else contextlib.nullcontext() as meter:
         chunks = read_log(name, on_note=write_note, meter=meter)
-        return diagnose_log(copy.store(chunks) if copy and name == STDIN else chunks, compat, label)
+        return diagnose_log(stdin_copy.store(chunks) if stdin_copy and name == STDIN else chunks, compat, label)
 
 
 class _StdinCopy:
@@ -175,9 +178,9 @@ class _StdinCopy:
 
 def _write_page(
     target: Path,
-    names: Sequence[str],
+    log_names: Sequence[str],
     reports: Sequence[LogReport],
-    copy: _StdinCopy,
+    stdin_copy: _StdinCopy,
     *,
     force: bool,
     quiet: bool,
@@ -189,7 +192,7 @@ def _write_page(
     from tfdoctor.system.identity import make_redactor
 
     excerpts = [
-        (report, make_excerpt(copy.replay(name), report)) for name, report in zip(names, reports, strict=True)
+        (report, make_excerpt(stdin_copy.replay(name), report)) for name, report in zip(log_names, reports, strict=True)
     ]
     page = make_logs_html(excerpts, make_redactor(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
@@ -221,12 +224,12 @@ def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
 
     Outside the main thread, and if SIGINT is ignored, the function always returns False.
     """
-    interrupts: list[int] = []
+    received_signals: list[int] = []
 
-    def interrupt(signal_number: int, frame: FrameType | None) -> None:
-        if interrupts:
-            signal.default_int_handler(signal_number, frame)
-        interrupts.append(signal_number)
+    def handle_interrupt(signal_number: int, frame: FrameType | None) -> None:
+        if received_signals:
+            signal.default_int_handler(signal_number, frame)  # raises KeyboardInterrupt
+        received_signals.append(signal_number)
 
     if (
         threading.current_thread() is not threading.main_thread()
@@ -234,8 +237,8 @@ def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
     ):
         yield lambda: False
         return
-    previous = signal.signal(signal.SIGINT, interrupt)
+    previous_handler = signal.signal(signal.SIGINT, handle_interrupt)
     try:
-        yield lambda: bool(interrupts)
+        yield lambda: bool(received_signals)
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, previous_handler)

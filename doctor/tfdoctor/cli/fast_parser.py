@@ -1,7 +1,7 @@
 """Parse the usual `check` command lines without Typer, because importing Typer is slow.
 
 The `cluster` command of `fleet run --connect` is also parsed here, because it runs on hosts without Typer. Typer parses
-everything else: abbreviations, `--option=value`, wrong options and --help. A test compares the two parsers.
+all other command lines: abbreviations, `--option=value`, wrong options and --help. A test compares the two parsers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CONNECT_COMMAND", "CheckOptions", "parse_check", "parse_connect"]
 
 
 class CheckOptions(TypedDict):
-    """The arguments of `cli.check_build_file.check`."""
+    """The arguments of `cli.check.check`."""
 
     folder: str | None
     python: str | None
@@ -60,7 +60,10 @@ VALUE_OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
-"""(parameter, pattern of the values that are parsed here, conversion of the value), by option."""
+"""(parameter, pattern of the values that are parsed here, conversion of the value), by option.
+
+Typer parses any other value, such as one that begins with a hyphen.
+"""
 CONNECT_COMMAND = ("cluster", "--connect", "--json", "--fail-on", "never")
 """The command that `fleet run --connect` runs on a host. `--timeout SECONDS --tf-config JSON` follows."""
 
@@ -70,29 +73,27 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
 
     Return None for any other command line.
     """
-    # The nine words are those of CONNECT_COMMAND, --timeout, SECONDS, --tf-config and JSON.
-    if tuple(words[:5]) != CONNECT_COMMAND or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
+    if len(words) != len(CONNECT_COMMAND) + 4:
         return None
-    if (
-        len(words) != 9
-        or re.fullmatch(VALUE_OPTIONS["--timeout"][1], words[6]) is None
-        or words[8][:1] != "{"
-    ):
+    *command, timeout_option, timeout, config_option, tf_config = words
+    if (*command, timeout_option, config_option) != (*CONNECT_COMMAND, "--timeout", "--tf-config"):
+        return None
+    _, timeout_pattern, _ = VALUE_OPTIONS["--timeout"]
+    if re.fullmatch(timeout_pattern, timeout) is None or not tf_config.startswith("{"):
         return None
     return {
         "connect": True,
         "as_json": True,
         "fail_on": FailOn.never,
-        "timeout": float(words[6]),
-        "tf_config": words[8],
+        "timeout": float(timeout),
+        "tf_config": tf_config,
     }
 
 
 def parse_check(words: Sequence[str]) -> CheckOptions | None:
     """Parse a `check` command and return its options, or None if Typer must parse the command line."""
-    if (
-        words[:1] != ["check"] or os.name == "nt"
-    ):  # on Windows Typer expands wildcards, which the shell does not
+    # On Windows, Typer expands wildcards, because the shell does not.
+    if words[:1] != ["check"] or os.name == "nt":
         return None
     options: dict[str, Any] = {
         "folder": None,
@@ -106,15 +107,15 @@ def parse_check(words: Sequence[str]) -> CheckOptions | None:
         "fail_on": FailOn.error,
         **dict.fromkeys(PARAMETER_BY_FLAG.values(), False),
     }
-    remaining = iter(words[1:])
-    for argument in remaining:
-        if argument in PARAMETER_BY_FLAG:
-            options[PARAMETER_BY_FLAG[argument]] = True
+    remaining_words = iter(words[1:])
+    for word in remaining_words:
+        if word in PARAMETER_BY_FLAG:
+            options[PARAMETER_BY_FLAG[word]] = True
             continue
-        if argument not in VALUE_OPTIONS:
+        if word not in VALUE_OPTIONS:
             return None
-        name, pattern, convert = VALUE_OPTIONS[argument]
-        value = next(remaining, "")
+        name, pattern, convert = VALUE_OPTIONS[word]
+        value = next(remaining_words, "")
         if not re.fullmatch(pattern, value):
             return None
         options[name] = convert(value)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["list_requirement_lines", "read_option_file", "read_requirement_set"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The size limit of a file."""
+"""The largest file that is read."""
 
 
 def list_requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:

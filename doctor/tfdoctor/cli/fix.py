@@ -87,7 +87,7 @@ def fix(
     is left.
     """
     _check_options(codes or (), dry_run=dry_run, undo=undo_changes, force=force)
-    systems, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
+    system_factory, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
     is_silent = quiet or as_json
     request = FixRequest(
         python=python,
@@ -98,38 +98,38 @@ def fix(
         inherits_stderr=not is_silent and ERR.is_terminal,
     )
 
-    def show(result: FixResult, *, dry: bool, asking: bool = False) -> None:
+    def show(result: FixResult, *, is_plan: bool, asks_next: bool = False) -> None:
         if as_json:
             write_json(make_fix_json(result))
         else:
             OUT.write(
-                render_fix(result, is_plan=dry, asks_next=asking, verbose=verbose, quiet=quiet, **OUT.layout)
+                render_fix(result, is_plan=is_plan, asks_next=asks_next, verbose=verbose, quiet=quiet, **OUT.layout)
             )
 
-    with stop_on_signal(systems), open_progress(quiet=is_silent, verbose=verbose, animated=False) as display:
+    with stop_on_signal(system_factory), open_progress(quiet=is_silent, verbose=verbose, animated=False) as display:
         if undo_changes:
-            prefix = find_prefix(systems, request)
-            undone = undo_fix(prefix, force=force, progress=display)
+            prefix = find_prefix(system_factory, request)
+            undo_result = undo_fix(prefix, force=force, progress=display)
             if as_json:
-                write_json(make_undo_json(prefix, undone))
+                write_json(make_undo_json(prefix, undo_result))
             else:
-                OUT.write(render_undo(prefix, undone, **OUT.layout))
-            return ExitCode.FOUND if undone.unrestored else ExitCode.OK
+                OUT.write(render_undo(prefix, undo_result, **OUT.layout))
+            return ExitCode.FOUND if undo_result.unrestored else ExitCode.OK
         if dry_run or not yes:
-            planned = plan_fix(systems, compat, request, env)
-            if dry_run or not planned.attempts:
-                show(planned, dry=True)
-                return _choose_exit_status(planned)
+            plan = plan_fix(system_factory, compat, request, env)
+            if dry_run or not plan.attempts:
+                show(plan, is_plan=True)
+                return _choose_exit_status(plan)
             if as_json or not sys.stdin.isatty():
                 raise UsageError(
                     "there is something to fix, but no terminal to ask on.",
                     hint="--yes makes the changes, --dry-run only shows them.",
                 )
-            show(planned, dry=True, asking=True)
-            if not _ask_agreement():
+            show(plan, is_plan=True, asks_next=True)
+            if not _ask_confirmation():
                 return ExitCode.FOUND
-        result = fix_environment(systems, compat, request, env, display)
-    show(result, dry=False)
+        result = fix_environment(system_factory, compat, request, env, display)
+    show(result, is_plan=False)
     return _choose_exit_status(result)
 
 
@@ -144,7 +144,7 @@ def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bo
         raise UsageError("--force needs --undo.")
 
 
-def _ask_agreement() -> bool:
+def _ask_confirmation() -> bool:
     """Ask on the terminal whether to apply the changes, and return whether the user agrees."""
     OUT.flush()
     ERR.write("Do this? [y/N] ")
@@ -155,18 +155,22 @@ def _ask_agreement() -> bool:
     return False
 
 
-def resolve_codes(selected: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
+def resolve_codes(given_codes: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
     """Return the given codes in upper case, with each retired code replaced by its successors.
 
     Raise UsageError if a code is unknown.
     """
     codes: dict[str, None] = {}
-    for code in selected:
-        current = [item for item in find_current_codes(code.upper(), retired) if item in RULES_BY_CODE]
-        if not current:
+    for code in given_codes:
+        current_codes = [
+            current_code
+            for current_code in find_current_codes(code.upper(), retired)
+            if current_code in RULES_BY_CODE
+        ]
+        if not current_codes:
             msg = f"there is no finding {clean_line(code, limit=40)}."
             raise UsageError(msg, hint="tfdoctor explain lists all of them.")
-        codes |= dict.fromkeys(current)
+        codes |= dict.fromkeys(current_codes)
     return tuple(codes)
 
 
@@ -174,7 +178,6 @@ def _choose_exit_status(result: FixResult) -> int:
     """Return the exit status: 1 if an error remains, even if tfdoctor cannot fix it, else 0."""
     has_errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
     observed = result.observed
-    has_errors |= (
-        observed is not None and observed.gpu_registered is False
-    )  # an observation of TensorFlow is more certain than a prediction
+    # what TensorFlow did when it ran is more certain than a prediction
+    has_errors |= observed is not None and observed.gpu_registered is False
     return ExitCode.FOUND if has_errors else ExitCode.OK

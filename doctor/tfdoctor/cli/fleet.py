@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 
 
 MAX_SPECIFICATION_CHARS = 60_000
-"""The size limit of a specification on a command line.
+"""The largest number of characters of a specification on a command line.
 
 Linux allows 128 KiB for an argument, and this one is quoted twice.
 """
 CONNECT_SHARE = 0.6
-"""The share of a host's deadline that is for connecting. Starting Python and tfdoctor there takes time as well."""
+"""The share of a host's deadline that is for connecting.
+
+Starting Python and tfdoctor there takes time as well.
+"""
 
 
 class FleetAction(str, enum.Enum):
@@ -136,17 +139,17 @@ def fleet(
         from tfdoctor.system.writing import check_file
 
         check_file(html, force=force, option="--html", reads=folder.glob("*.json"))
-    engines = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
-    chosen = [name for name, value in engines.items() if value is not None]
+    engine_values = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
+    chosen_engines = [name for name, value in engine_values.items() if value is not None]
     if action is FleetAction.report and (
-        chosen or python or resume or pass_on or dry_run or image or emit or connect
+        chosen_engines or python or resume or pass_on or dry_run or image or emit or connect
     ):
         raise UsageError(
             "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
             "are options of `run`."
         )
     if action is FleetAction.run:
-        if len(chosen) != 1:
+        if len(chosen_engines) != 1:
             raise UsageError(
                 "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
                 hint="tfdoctor fleet run DIR --ssh a,b",
@@ -160,7 +163,7 @@ def fleet(
             return _emit_manifest(kubernetes, image, arguments, runner, deadline, gpus)
 
         def make_engine() -> Engine:
-            return _make_engine(chosen[0], engines[chosen[0]] or "", pass_on or [], image=image, gpus=gpus)
+            return _make_engine(chosen_engines[0], engine_values[chosen_engines[0]] or "", pass_on or [], image=image, gpus=gpus)
 
         first_engine = make_engine()
         connect_arguments = (
@@ -173,10 +176,10 @@ def fleet(
         if connect_arguments is not None:
             from tfdoctor.fleet.nodes.store import PEERS_FOLDER, Store
 
-            answered = {
+            answered_hosts = {
                 host for host, ending in Store(folder).endings().items() if ending.ended == "answered"
             }
-            if answered:
+            if answered_hosts:
                 _run_on_hosts(
                     make_engine(),
                     folder / PEERS_FOLDER,
@@ -184,19 +187,20 @@ def fleet(
                     runner,
                     deadline,
                     resume=resume,
-                    only=answered,
+                    allowed_hosts=answered_hosts,
                 )
-    result = load_results(folder, chosen[0] if chosen else "folder")
-    published = redact_fleet(result, Redactor()) if html is not None or as_json else result
+    result = load_results(folder, chosen_engines[0] if chosen_engines else "folder")
+    # the terminal shows the unredacted result
+    published_result = redact_fleet(result, Redactor()) if html is not None or as_json else result
     if html is not None:
         from tfdoctor.cli.html_file import write_page
         from tfdoctor.render.html.fleet import make_fleet_html
 
-        write_page(html, make_fleet_html(published), force=force, quiet=as_json, remark="it names the hosts")
+        write_page(html, make_fleet_html(published_result), force=force, quiet=as_json, remark="it names the hosts")
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(make_fleet_json(published))
+        write_json(make_fleet_json(published_result))
     else:
         OUT.write(render_fleet(result, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
@@ -219,7 +223,7 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
     from tfdoctor.cli.fast_parser import CONNECT_COMMAND
     from tfdoctor.fleet.peers import get_machine
 
-    if connect.isdecimal() and len(connect) < 6:
+    if connect.isdecimal() and len(connect) < 6:  # a port; a longer number names a file
         if not 0 < int(connect) < 65536:
             raise UsageError("--connect: a port is a number from 1 to 65535.")
         if engine.name == "kubernetes":
@@ -234,15 +238,15 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
             reason = specification.faults[0].message if specification.faults else "it has no cluster."
             msg = f"--connect: {reason}"
             raise UsageError(msg)
-    text = json.dumps({"cluster": cluster}, separators=(",", ":"))
-    if len(text) > MAX_SPECIFICATION_CHARS:
+    tf_config = json.dumps({"cluster": cluster}, separators=(",", ":"))
+    if len(tf_config) > MAX_SPECIFICATION_CHARS:
         msg = (
-            f"--connect: {len(text):,} characters of addresses are more than a command line takes "
+            f"--connect: {len(tf_config):,} characters of addresses are more than a command line takes "
             f"({MAX_SPECIFICATION_CHARS:,})."
         )
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
     # `fast_parser.parse_connect` accepts at most three digits.
-    return (*CONNECT_COMMAND, "--timeout", f"{min(999.0, deadline * CONNECT_SHARE):.0f}", "--tf-config", text)
+    return (*CONNECT_COMMAND, "--timeout", f"{min(999.0, deadline * CONNECT_SHARE):.0f}", "--tf-config", tf_config)
 
 
 def _emit_manifest(
@@ -315,9 +319,9 @@ def _run_on_hosts(
     *,
     resume: bool,
     dry_run: bool = False,
-    only: Collection[str] | None = None,
+    allowed_hosts: Collection[str] | None = None,
 ) -> bool:
-    """Run the command on the hosts, or only on the hosts in `only`, and store the results.
+    """Run the command on the hosts, or only on the hosts in `allowed_hosts`, and store the results.
 
     Return False if the command was only printed because `dry_run` is set, else True. Raise UsageError if the folder is
     not empty or there are no hosts, and Error if the engine fails.
@@ -334,33 +338,33 @@ def _run_on_hosts(
         raise UsageError(
             msg, hint="Name a new folder, or give --resume to ask only the hosts that are missing."
         )
-    hosts = [host for host in engine.hosts() if only is None or host in only]
+    hosts = [host for host in engine.hosts() if allowed_hosts is None or host in allowed_hosts]
     if not hosts:
         msg = f"{engine.name} knows no host."
         raise UsageError(msg)
     finished_hosts = (
         {host for host, ending in store.endings().items() if ending.ended == "answered"} if resume else set()
     )
-    remaining = [host for host in hosts if host not in finished_hosts]
+    remaining_hosts = [host for host in hosts if host not in finished_hosts]
     if dry_run:
         from tfdoctor.render.terminal import OUT
 
-        names = ", ".join(clean_line(host, limit=80) for host in remaining[:50])
-        more = f" and {len(remaining) - 50} more" if len(remaining) > 50 else ""
+        names = ", ".join(clean_line(host, limit=80) for host in remaining_hosts[:50])
+        omitted_note = f" and {len(remaining_hosts) - 50} more" if len(remaining_hosts) > 50 else ""
         OUT.write(
-            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {len(remaining)} hosts: {names}{more}\n"
+            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {len(remaining_hosts)} hosts: {names}{omitted_note}\n"
         )
         return False
     store.make()
-    finished_note = f", {len(hosts) - len(remaining)} have a result" if len(remaining) < len(hosts) else ""
+    finished_note = f", {len(hosts) - len(remaining_hosts)} have a result" if len(remaining_hosts) < len(hosts) else ""
     write_note(
-        f"Asking {len(remaining)} host{'s' * (len(remaining) != 1)} through {engine.name}{finished_note}; "
+        f"Asking {len(remaining_hosts)} host{'s' * (len(remaining_hosts) != 1)} through {engine.name}{finished_note}; "
         f"results in {folder}."
     )
     with make_scratch_folder() as temporary:
         path = temporary / "tfdoctor.pyz"
         path.write_bytes(build_zipapp())
-        _store_results(engine, remaining, Job(path, arguments, python=runner, deadline=deadline), store)
+        _store_results(engine, remaining_hosts, Job(path, arguments, python=runner, deadline=deadline), store)
     return True
 
 
@@ -371,6 +375,7 @@ def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> 
     start_time, result_count = time.time(), 0
     with contextlib.ExitStack() as stack:
         results = engine.run(hosts, job)
+        # close a generator at once, even after an exception; other iterators have no `close`
         stack.callback(getattr(results, "close", lambda: None))
         try:
             for result in results:
@@ -409,8 +414,8 @@ def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
     """Add the result of a host's connections to the others, or the reason why there is none."""
     from tfdoctor.fleet import UnusableError, read_peers
 
-    state = gathered.hosts.get(node.host)
-    if state is not None and state.state in ("lost", "timeout"):
+    host_state = gathered.hosts.get(node.host)
+    if host_state is not None and host_state.state in ("lost", "timeout"):
         return  # the missing result is reported already
     ending = node.ending
     if ending is not None and ending.ended != "answered":

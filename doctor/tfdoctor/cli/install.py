@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.request import SimulatedGpus
     from tfdoctor.system import System
 
-# Matches an http, https or file URL without credentials, query and fragment.
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
+"""Matches an http, https or file URL without credentials, query and fragment."""
 
 
 @command
@@ -158,14 +158,15 @@ def install(
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat, gpu = Compat.load(), gpu or simulate
     simulation = parse_simulation(compat, simulate or (), driver=driver)
-    system, options = LiveSystem(), InstallOptions(compat, tf, packages, requirement_set)
+    system = LiveSystem()
+    options = InstallOptions(compat=compat, tf=tf, packages=packages, requirement_set=requirement_set)
     with stop_on_signal(system):
         host, machine = _find_host(
             compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
         )
         host = _resolve_gpu_names(compat, host, tf, python)
         choice = choose_plan(options, python, host, folder, uv=uv, system=system, machine=machine)
-    if not isinstance(choice, PlanChoice):
+    if not isinstance(choice, PlanChoice):  # a recommendation without a suitable option
         if as_json:
             write_json(make_recommendation_json(choice))
         else:
@@ -188,10 +189,8 @@ def install(
         verification = _verify_installation(
             compat, request, simulation, quiet=quiet, as_json=as_json, verbose=verbose
         )
-        is_correct, document["verification"] = (
-            verification.ok is not False,
-            make_verification_json(verification),
-        )
+        is_correct = verification.ok is not False
+        document["verification"] = make_verification_json(verification)
     if as_json:
         write_json(document)
     return ExitCode.OK if is_correct else ExitCode.FOUND
@@ -251,40 +250,41 @@ def _find_host(
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
     driver = validate_driver(driver)
-    requested = None
+    requested_host = None
     if gpus or facts is not None:
-        requested = select_host(compat, gpus=gpus, driver=driver, facts=facts)
+        requested_host = select_host(compat, gpus=gpus, driver=driver, facts=facts)
     elif anywhere:
-        requested = Host(driver=driver)
-    facts_here = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
-    this_host = dataclasses.replace(build_host(facts_here, compat), has_engine=None)
-    if requested is None:
+        requested_host = Host(driver=driver)
+    host_facts = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
+    this_host = dataclasses.replace(build_host(host_facts, compat), has_engine=None)
+    if requested_host is None:
         host = dataclasses.replace(
             this_host,
             driver=driver or this_host.driver,
             has_driver_gpus=this_host.has_driver_gpus and driver is None,
         )
     else:
-        wsl = requested.is_wsl or (requested.system == "Windows" and this_host.system == "Linux")
-        combined = dataclasses.replace(
+        is_wsl = requested_host.is_wsl or (requested_host.system == "Windows" and this_host.system == "Linux")
+        combined_host = dataclasses.replace(
             this_host,
-            cards=requested.cards,
-            driver=requested.driver,
-            cpu_flags=requested.cpu_flags,
-            has_driver_gpus=requested.has_driver_gpus,
+            cards=requested_host.cards,
+            driver=requested_host.driver,
+            cpu_flags=requested_host.cpu_flags,
+            has_driver_gpus=requested_host.has_driver_gpus,
         )
-        host = dataclasses.replace(combined, is_wsl=wsl, python=None)
-    return host, facts_here.machine
+        host = dataclasses.replace(combined_host, is_wsl=is_wsl, python=None)
+    return host, host_facts.machine
 
 
 def _resolve_gpu_names(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
-    """Return the host with each ambiguous GPU name replaced by one of the GPUs with that name.
+    """Return the host with each ambiguous GPU name replaced by the first GPU with that name.
 
     Raise UsageError if these GPUs need different plans.
     """
     if any(gpu.other_capabilities for gpu in host.cards):
         version = parse_python_version(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
+        # raises UsageError if the answers differ; the answer itself is not needed
         find_common_answer(
             compat,
             host,
@@ -336,7 +336,7 @@ def _try_resolution(request: InstallRequest) -> tuple[InstallRequest, str]:
         return request, f"the pip of Python {request.option.python} cannot say; uv can."
     try:
         return dataclasses.replace(request, resolution=resolve_requirements(request)), ""
-    except NoSolutionError:
+    except NoSolutionError:  # an InstallFailedError that is not caught below
         raise
     except InstallFailedError as error:
         return request, str(error)

@@ -41,14 +41,14 @@ class LintFormat(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Editable:
+class _EditableFile:
     """A source file with the edits that `--fix` makes in it."""
 
     source: Source
     edits: list[Edit]
 
     @property
-    def corrected(self) -> str:
+    def corrected_text(self) -> str:
         """The text of the file after the edits, without a byte order mark."""
         data = apply_edits(self.source.data, self.edits)
         return data[len(self.source.mark) :].decode(self.source.codec)
@@ -92,14 +92,15 @@ def lint(
             msg = f"there is no file or folder {clean_line(path) or repr(path)}."
             raise UsageError(msg)
     files = [Path(path) for path in paths]
-    result, editable, refusals = _lint_files(files, release, gpus)
+    result, editable_files, refusals = _lint_files(files, release, gpus)
     if diff or fix:
         (OUT if output_format is LintFormat.text else ERR).write(
-            clean(_format_changes(editable), limit=4_000_000)
+            clean(_format_changes(editable_files), limit=4_000_000)
         )
         if fix:
-            refusals |= _edit_files(editable)
-            result = _lint_files(files, release, gpus)[0] if editable else result
+            refusals |= _edit_files(editable_files)
+            if editable_files:
+                result, _, _ = _lint_files(files, release, gpus)
             result = replace(
                 result,
                 problems=tuple(
@@ -115,20 +116,22 @@ def lint(
 
 
 def _lint_files(
-    paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
-) -> tuple[LintResult, dict[str, _Editable], dict[str, str]]:
+    paths: Sequence[Path], release: tuple[int, int] | None, gpu_count: int | None
+) -> tuple[LintResult, dict[str, _EditableFile], dict[str, str]]:
     """Lint the given files and folders, and return (result, editable files, refusals).
 
     The editable files are those that `--fix` changes, by path. The refusals are the reasons why `--fix` cannot change
-    other files, by path. `release` and `gpus` apply to every file. If they are None, the settings of the file's project
-    apply, or else the detected environment. Raise UsageError if settings are invalid.
+    other files, by path. `release` and `gpu_count` apply to every file. If they are None, the settings of the file's
+    project apply, or else the detected environment. Raise UsageError if settings are invalid.
     """
-    detected = _detect_environment() if release is None or gpus is None else (None, None)
+    detected_release, detected_gpu_count = (
+        _detect_environment() if release is None or gpu_count is None else (None, None)
+    )
     problems: list[LintProblem] = []
     unreadable: list[Unreadable] = []
-    editable: dict[str, _Editable] = {}
+    editable_files: dict[str, _EditableFile] = {}
     refusals: dict[str, str] = {}
-    correctable: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
+    correctable_files: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
     variables: dict[str, set[str] | None] = {}
 
     def report_folder(error: OSError) -> None:
@@ -136,10 +139,12 @@ def _lint_files(
         unreadable.append(Unreadable(label, error.strerror or str(error)))
         variables[label] = None
 
-    for path, kind, settings, below_root, leaves_folder in _iter_files(paths, report_folder):
+    for path, kind, settings, path_in_project, leaves_folder in _iter_files(paths, report_folder):
         target = LintTarget(
-            next((item for item in (release, settings.tf, detected[0]) if item is not None), None),
-            next((item for item in (gpus, settings.gpus, detected[1]) if item is not None), None),
+            tf=next((item for item in (release, settings.tf, detected_release) if item is not None), None),
+            gpus=next(
+                (item for item in (gpu_count, settings.gpus, detected_gpu_count) if item is not None), None
+            ),
         )
         label = str(path)
         variables[label] = set()
@@ -147,39 +152,40 @@ def _lint_files(
             source = load_source(path, python=kind == "python")
         except ValueError as error:
             unreadable.append(Unreadable(label, f"{error}"))
-            variables[label] = _find_variables(path)
+            variables[label] = _find_known_words(path)
             continue
         file_problems, reason = lint_text(source.text, kind, target)
         if reason is not None:
             unreadable.append(Unreadable(label, reason))
         file_problems = [
-            replace(item, path=label) for item in file_problems if settings.includes(below_root, item.name)
+            replace(item, path=label) for item in file_problems if settings.includes(path_in_project, item.name)
         ]
         variables[label] = list_variables(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
-            correctable[label] = source, kind, file_problems, leaves_folder
+            correctable_files[label] = source, kind, file_problems, leaves_folder
         else:
             problems += file_problems
-    file_ids = {label: _identify(label) for label in variables}
-    for label, (source, kind, file_problems, leaves_folder) in correctable.items():
-        others = {name: names for name, names in variables.items() if file_ids[name] != file_ids[label]}
-        fixable = drop_fixes_of_shared_names(file_problems, others)
+    file_ids = {label: _get_file_id(label) for label in variables}
+    for label, (source, kind, file_problems, leaves_folder) in correctable_files.items():
+        other_variables = {name: names for name, names in variables.items() if file_ids[name] != file_ids[label]}
+        fixable_problems = drop_fixes_of_shared_names(file_problems, other_variables)
         try:
-            if edits := plan_edits(source, fixable, kind):
+            if edits := plan_edits(source, fixable_problems, kind):
                 if leaves_folder:
                     raise EditError("it is a link that leads out of the folder")  # noqa: TRY301
-                editable[label] = _Editable(source, edits)
+                editable_files[label] = _EditableFile(source, edits)
         except EditError as error:
             refusals[label] = f"{error}"
-            fixable = [replace(item, fix=None) for item in fixable]
-        problems += fixable
-    order = {label: index for index, label in enumerate(variables)}
-    problems.sort(key=lambda item: order[item.path])
-    return LintResult(len(variables), tuple(problems), tuple(unreadable)), editable, refusals
+            fixable_problems = [replace(item, fix=None) for item in fixable_problems]
+        problems += fixable_problems
+    index_by_label = {label: index for index, label in enumerate(variables)}
+    problems.sort(key=lambda item: index_by_label[item.path])
+    result = LintResult(files=len(variables), problems=tuple(problems), unreadable=tuple(unreadable))
+    return result, editable_files, refusals
 
 
-def _identify(path: str) -> tuple[int, int] | str:
-    """Return the device and the inode of a file, which are the same for all of its names, or else its path."""
+def _get_file_id(path: str) -> tuple[int, int] | str:
+    """Return the device and inode of a file, which are the same for all of its names, or else its path."""
     try:
         status = Path(path).stat()
     except OSError:
@@ -187,8 +193,8 @@ def _identify(path: str) -> tuple[int, int] | str:
     return status.st_dev, status.st_ino
 
 
-def _find_variables(path: Path) -> set[str] | None:
-    """Return the known and misspelt variables in a file that cannot be checked, or None if it cannot even be read."""
+def _find_known_words(path: Path) -> set[str] | None:
+    """Return the known and misspelt variables in a file that cannot be checked. None if it is unreadable."""
     try:
         return {word for word in iter_capital_words(path) if word in READ_VARIABLES or guess_variable(word)}
     except OSError:
@@ -198,7 +204,7 @@ def _find_variables(path: Path) -> set[str] | None:
 def _iter_files(
     paths: Sequence[Path], on_error: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, str, Settings, str, bool]]:
-    """Yield (path, kind, settings, path in the project, whether it leaves its folder) once for each file.
+    """Yield (path, kind, settings, path in project, leaves folder) once for each file.
 
     The project is the folder of the nearest pyproject.toml, which contains the settings. A file leaves its folder if it
     is a symbolic link to a target outside the given folder. `on_error` is called with the error of each folder that
@@ -209,6 +215,7 @@ def _iter_files(
     for path in paths:
         settings, root = _find_project(path if path.is_dir() else path.parent, projects)
 
+        # The defaults bind the values of this turn of the loop.
         def get_relative_path(file: Path, root: Path = root) -> str:
             try:
                 return resolve_path(file).relative_to(root).as_posix()
@@ -222,15 +229,16 @@ def _iter_files(
 
         is_named = not path.is_dir()
         for file in [path] if is_named else walk_files(path, SKIPPED_FOLDERS, is_excluded, on_error):
+            # the first line is read only if the name does not show the kind
             kind = kind_of_file(file.name) or kind_of_file(
                 file.name, read_first_line(file) if "." not in file.name else ""
             )
             if kind is None and not is_named:
                 continue
-            absolute = file.absolute()
-            if absolute in visited_paths:
+            absolute_path = file.absolute()
+            if absolute_path in visited_paths:
                 continue
-            visited_paths.add(absolute)
+            visited_paths.add(absolute_path)
             leaves_folder = not is_named and file.is_symlink() and not _is_inside(file, path)
             yield file, kind or "python", settings, get_relative_path(file), leaves_folder
 
@@ -271,11 +279,11 @@ def _load_table(file: Path) -> dict[str, object] | None:
     Raise UsageError if the file cannot be read.
     """
     try:
-        raw = loads(read_source(file, python=False))
+        document = loads(read_source(file, python=False))
     except ValueError as error:
         msg = f"{clean_line(str(file))} cannot be read: {clean_line(str(error))}."
         raise UsageError(msg) from error
-    tool = raw.get("tool")
+    tool = document.get("tool")
     table = tool.get("tfdoctor") if isinstance(tool, dict) else None
     return table if isinstance(table, dict) else None
 
@@ -290,7 +298,7 @@ def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
     env = system.env
     release = None
     for prefix in (env.get("VIRTUAL_ENV"), env.get("CONDA_PREFIX"), sys.prefix):
-        folder = Path(prefix or "/nonexistent") / "lib"
+        folder = Path(prefix or "/nonexistent") / "lib"  # without a prefix, nothing is found
         site_folders = [*folder.glob("python3*/site-packages"), folder.parent / "Lib" / "site-packages"]
         names = [
             dist_info.name
@@ -311,24 +319,24 @@ def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
     return release, gpu_count or None
 
 
-def _format_changes(editable: dict[str, _Editable]) -> str:
+def _format_changes(editable_files: dict[str, _EditableFile]) -> str:
     """Return a diff of the edits that `--fix` makes."""
-    return "".join(format_diff(path, file.source.text, file.corrected) for path, file in editable.items())
+    return "".join(format_diff(path, file.source.text, file.corrected_text) for path, file in editable_files.items())
 
 
-def _edit_files(editable: dict[str, _Editable]) -> dict[str, str]:
+def _edit_files(editable_files: dict[str, _EditableFile]) -> dict[str, str]:
     """Edit each file once, even if it has several names. Return the reasons for unchanged files by path."""
     from tfdoctor.system.editing import edit_file
 
     refusals: dict[str, str] = {}
-    edited: set[object] = set()
-    for path, file in editable.items():
+    edited_file_ids: set[object] = set()
+    for path, file in editable_files.items():
         try:
             status = Path(path).stat()
-            names = {os.path.realpath(path), (status.st_dev, status.st_ino)}
-            if not names & edited:
+            file_ids = {os.path.realpath(path), (status.st_dev, status.st_ino)}
+            if not file_ids & edited_file_ids:
                 edit_file(Path(path), file.source.data, file.edits)
-                edited |= names
+                edited_file_ids |= file_ids
         except (EditError, OSError) as error:
             refusals[path] = f"{error}"
     return refusals

@@ -40,9 +40,10 @@ COMMANDS = {
     "report": "Print redacted Markdown for a bug report.",
     "completion": "Set up shell completion of commands, options and values.",
 }
-"""The first line of each command's help text. The module and the function of a command have the command's name.
+"""The first line of each command's help text.
 
-The rest of the help text is the function's docstring without its first line.
+The module and the function of a command have the command's name. The rest of the help
+text is the function's docstring without its first line.
 """
 
 GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
@@ -61,12 +62,12 @@ class _Commands(Mapping[str, Any]):
     """The Click commands by name. The module of a command is imported when the command is looked up."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
+        self._loaded_commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        if name not in self._loaded:
+        if name not in self._loaded_commands:
             function = _adapt_to_typer(getattr(import_module(f"tfdoctor.cli.{name}"), name))
             details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -76,8 +77,8 @@ class _Commands(Mapping[str, Any]):
                 # In `run`, everything after the program's name belongs to the program.
                 context_settings={"allow_interspersed_args": name != "run"},
             )(function)
-            self._loaded[name] = typer.main.get_command(app)
-        return self._loaded[name]
+            self._loaded_commands[name] = typer.main.get_command(app)
+        return self._loaded_commands[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -107,9 +108,9 @@ def _adapt_to_typer(function: Any) -> Any:
 
 def _make_annotation(hint: Any) -> Any:
     """Convert an annotation with an `OptionSpec` to an annotation for Typer."""
-    kind, spec = get_args(hint)
+    value_type, spec = get_args(hint)
     factory: Any = typer.Option if spec.kind == "option" else typer.Argument
-    return Annotated[kind, factory(*spec.names, **spec.settings)]
+    return Annotated[value_type, factory(*spec.names, **spec.settings)]
 
 
 class _Group(TyperGroup):
@@ -148,16 +149,16 @@ def _normalize_arguments(arguments: list[str]) -> list[str]:
 
 def _check_order(arguments: list[str]) -> None:
     """Raise UsageError if a command's option precedes the command."""
-    first = arguments[0] if arguments else ""
-    if not first.startswith("-") or first in GLOBAL_OPTIONS:
+    first_argument = arguments[0] if arguments else ""
+    if not first_argument.startswith("-") or first_argument in GLOBAL_OPTIONS:
         return
     index = next((position for position, argument in enumerate(arguments) if argument in COMMANDS), None)
     if index is None:
         corrected = [next(iter(COMMANDS)), *arguments]
-        msg = f"{clean_line(first)} is an option of a command, and no command is named."
+        msg = f"{clean_line(first_argument)} is an option of a command, and no command is named."
     else:
         corrected = [arguments[index], *arguments[:index], *arguments[index + 1 :]]
-        msg = f"{clean_line(first)} is an option of a command; it comes after `{arguments[index]}`."
+        msg = f"{clean_line(first_argument)} is an option of a command; it comes after `{arguments[index]}`."
     raise UsageError(msg, hint=clean_line(f"tfdoctor {shlex.join(corrected)}", limit=500))
 
 

@@ -12,11 +12,10 @@ from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Force, Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.fit.matrix import MatrixQuery, list_refusals
-from tfdoctor.fit.matrix import select_rows as fulfilling
+from tfdoctor.fit.matrix import MatrixQuery, list_refusals, select_rows
 from tfdoctor.plan.overview import list_overviews
 from tfdoctor.plan.release_sheet import make_sheet
-from tfdoctor.render import matrix as pages
+from tfdoctor.render import matrix as rendering
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.text import clean_line
@@ -118,15 +117,15 @@ def matrix(
     _check_query(compat, query)
     note = ""
     if gpu is not None:
-        query, note = _add_gpu(compat, query, gpu)
+        query, note = _restrict_to_gpu(compat, query, gpu)
     try:
-        rows = fulfilling(compat, query)
+        rows = select_rows(compat, query)
     except UnknownReleaseError as error:
         _raise_unknown_release(compat, error.version, query.package)
     except versions.VersionSyntaxError as error:
         _raise_unknown_version(compat, "--tf", query.tf or "", str(error))
     has_one_version = query.tf is not None and len({row.release.version for row in rows}) == 1
-    newest = OUT.is_terminal and not whole and query == MatrixQuery(os=query.os)
+    newest_only = OUT.is_terminal and not whole and query == MatrixQuery(os=query.os)
     _print_rows(
         compat,
         query,
@@ -134,8 +133,8 @@ def matrix(
         gpu=gpu,
         note=note,
         has_one_version=has_one_version,
-        newest=newest,
-        whole=whole,
+        newest_only=newest_only,
+        complete=whole,
         as_json=as_json,
         as_markdown=as_markdown,
     )
@@ -158,7 +157,7 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     compat = Compat.load()
     matrix_rows = [
         matrix_row
-        for matrix_row in fulfilling(compat, MatrixQuery(gpu=True))
+        for matrix_row in select_rows(compat, MatrixQuery(gpu=True))
         if not matrix_row.release.is_prerelease
     ]
     rows_by_version: dict[str, list[MatrixRow]] = {}
@@ -179,9 +178,9 @@ def _print_gpus(*, as_json: bool) -> int:
     """Print the names that `--gpu` accepts, and return the exit status."""
     compat = Compat.load()
     if as_json:
-        write_json(pages.make_gpus_json(compat.gpus, compat.gpus_as_of))
+        write_json(rendering.make_gpus_json(compat.gpus, compat.gpus_as_of))
     else:
-        OUT.write(pages.render_gpus(compat.gpus, **OUT.layout))
+        OUT.write(rendering.render_gpus(compat.gpus, **OUT.layout))
     return ExitCode.OK
 
 
@@ -193,14 +192,14 @@ def _print_rows(
     gpu: str | None,
     note: str,
     has_one_version: bool,
-    newest: bool,
-    whole: bool,
+    newest_only: bool,
+    complete: bool,
     as_json: bool,
     as_markdown: bool,
 ) -> None:
     """Print the rows or, if `has_one_version` is set, a data sheet.
 
-    With `newest`, the output is limited to an overview for a terminal. With `whole`, the sheet is complete. `gpu` is
+    With `newest_only`, the output is limited to an overview for a terminal. With `complete`, the sheet is complete. `gpu` is
     the GPU as the user named it.
     """
     release_sheet = None
@@ -210,28 +209,28 @@ def _print_rows(
         release_sheet = make_sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
     as_of = compat.as_of
     if as_json:
-        write_json(pages.make_matrix_json(rows, as_of, release_sheet))
+        write_json(rendering.make_matrix_json(rows, as_of, release_sheet))
     elif as_markdown and release_sheet is not None:
-        OUT.write_document(pages.render_markdown_sheet(release_sheet, as_of=as_of, note=note))
+        OUT.write_document(rendering.render_markdown_sheet(release_sheet, as_of=as_of, note=note))
     elif as_markdown:
-        OUT.write_document(pages.render_markdown_rows(rows, note=note))
+        OUT.write_document(rendering.render_markdown_rows(rows, note=note))
     elif not rows:
         reasons = [*filter(None, [note]), *_explain_no_match(compat, query, gpu)]
-        OUT.write(pages.render_no_match(reasons, **OUT.layout))
+        OUT.write(rendering.render_no_match(reasons, **OUT.layout))
     else:
-        if newest and query.os == "linux":
+        if newest_only and query.os == "linux":
             OUT.write(
-                pages.render_overview(
+                rendering.render_overview(
                     list_overviews(compat, rows), releases=len(rows), as_of=as_of, **OUT.layout
                 )
             )
             return
         OUT.write(
-            pages.render_rows(
-                rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.layout
+            rendering.render_rows(
+                rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest_only, **OUT.layout
             )
             if release_sheet is None
-            else (pages.render_sheet if whole else pages.render_sheet_screen)(
+            else (rendering.render_sheet if complete else rendering.render_sheet_screen)(
                 release_sheet, as_of=as_of, note=note, **OUT.layout
             )
         )
@@ -254,7 +253,7 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
                 for part in value.split(","):
                     versions.parse_capability(part)
             else:
-                versions.has_prefix("0", value)
+                versions.has_prefix("0", value)  # only for its error if the value is not a version
         except versions.VersionSyntaxError as error:
             hint = f"A number such as {OPTION_BY_FIELD[field]} {example}. {_describe_known_values(compat, field)}".rstrip()
             msg = f"{OPTION_BY_FIELD[field]}: {error}."
@@ -289,7 +288,7 @@ def _describe_known_values(compat: Compat, field: str) -> str:
     return f"There are {', '.join(ordered)}."
 
 
-def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
+def _restrict_to_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
     """Return the query restricted to the compute capability of a GPU, and a note about it.
 
     `gpu` is a PCI ID or a name. An ambiguous name has several capabilities. Raise UsageError if the GPU is unknown or
@@ -297,10 +296,10 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
     """
     if query.capability is not None:
         raise UsageError("--gpu and --cc say the same; give one of them.")
-    matching_gpu = compat.gpu_by_pci_id(gpu)
-    if matching_gpu is not None:
-        note = f"{matching_gpu.name} has compute capability {matching_gpu.capability}."
-        return dataclasses.replace(query, capability=matching_gpu.capability), note
+    pci_gpu = compat.gpu_by_pci_id(gpu)
+    if pci_gpu is not None:
+        note = f"{pci_gpu.name} has compute capability {pci_gpu.capability}."
+        return dataclasses.replace(query, capability=pci_gpu.capability), note
     match = compat.find_gpus_by_name(gpu)
     if match is None:
         nearest = compat.nearest_gpu_names(gpu)
@@ -373,10 +372,10 @@ def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> li
             if gpu and field == "capability"
             else f"{option_name} {value}"
         )
-        if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
+        if not select_rows(compat, MatrixQuery(os=query.os, **{field: value})):
             reasons.append(f"No release has {condition}. {_describe_known_values(compat, field)}".rstrip())
             continue
-        rows = fulfilling(compat, _drop_condition(query, field))
+        rows = select_rows(compat, _drop_condition(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
             refusals = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_INPUT_BYTES = 64 << 20
-"""The largest number of bytes that are read, to limit memory use. No tool prints that much."""
+"""The most bytes that are read, to limit memory use. No tool prints that much."""
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 

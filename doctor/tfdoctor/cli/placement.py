@@ -48,8 +48,9 @@ def placement(
     ):
         placements = read_placement(read_log(name, on_note=write_note, meter=display))
     compat = Compat.load()
-    era = infer_era(placements.release_messages, compat) if needs_kernels(placements) else None
-    result = evaluate_placement(placements, label, kernels=compat.kernels if era else None, era=era)
+    # which operations have a GPU kernel depends on the release that wrote the log
+    release_range = infer_era(placements.release_messages, compat) if needs_kernels(placements) else None
+    result = evaluate_placement(placements, label, kernels=compat.kernels if release_range else None, era=release_range)
     if svg is not None:
         write_file(svg, make_placement_svg(result).encode("utf-8"), force=force, option="--svg")
     if as_json:

@@ -42,13 +42,13 @@ def report(
         check_file(output, force=force, reads=[facts])
     system: System = make_live_system(python if facts is None else None)
     if facts is not None:
-        recorded = RecordedSystem(facts)
-        system, python = recorded, python or recorded.python
-    captured = record_system(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
-    text = make_report_markdown(captured.report, differences=captured.differences)
+        recorded_system = RecordedSystem(facts)
+        system, python = recorded_system, python or recorded_system.python
+    recording = record_system(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
+    text = make_report_markdown(recording.report, differences=recording.differences)
     if output is not None and output != STDOUT:
         write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
         OUT.write_document(text)
-    warn_of_differences(captured)
+    warn_of_differences(recording)
     return ExitCode.OK

@@ -75,29 +75,37 @@ def run(
     environment, placement_notes = (
         make_placement_environment(os.environ) if placement else (dict(os.environ), [])
     )
-    notes: list[str] = []
+    loader_notes: list[str] = []
     if verbose_loader:
-        environment, notes = make_loader_environment(environment)
-    with signals.use_default_signals(), hold_signals() as mask:
-        analyst = LogWorker(placement=placement)
-        program = Passthrough(words, environment, mask, analyst.queue_output)
+        environment, loader_notes = make_loader_environment(environment)
+    with signals.use_default_signals(), hold_signals() as signal_mask:
+        log_worker = LogWorker(placement=placement)
+        program = Passthrough(words, environment, signal_mask, log_worker.queue_output)
         try:
             program.start()
         except OSError as error:
-            analyst.kill()
+            log_worker.kill()
             return _report_start_failure(words[0], error)
 
         def receive_message() -> bool:
-            message = analyst.receive()
+            message = log_worker.receive()
             if isinstance(message, str) and not quiet:
                 program.write_line(message)
             return message is not None
 
-        status = program.wait({analyst.answer_pipe: receive_message}, analyst.flush)
+        status = program.wait({log_worker.answer_pipe: receive_message}, log_worker.flush)
     has_finding = False
     try:
         has_finding = _write_report(
-            words, status, program, analyst, (notes, placement_notes), fail_on, verbose=verbose, quiet=quiet
+            words,
+            status,
+            program,
+            log_worker,
+            fail_on,
+            loader_notes=loader_notes,
+            placement_notes=placement_notes,
+            verbose=verbose,
+            quiet=quiet,
         )
     except signals.TerminationError:
         raise
@@ -107,7 +115,7 @@ def run(
         with contextlib.suppress(OSError):
             sys.stderr.write(f"tfdoctor: its log could not be judged ({type(error).__name__}).\n")
     finally:
-        analyst.kill()
+        log_worker.kill()
     if status < 0:
         signals.end_with_signal(-status)
     return 1 if has_finding and status == 0 else status
@@ -134,32 +142,33 @@ def _write_report(
     command_line: Sequence[str],
     status: int,
     program: Passthrough,
-    analyst: LogWorker,
-    notes: tuple[Sequence[str], Sequence[str]],
+    log_worker: LogWorker,
     fail_on: FailOn,
     *,
+    loader_notes: Sequence[str],
+    placement_notes: Sequence[str],
     verbose: bool,
     quiet: bool,
 ) -> bool:
     """Write the report to standard error, and return whether a finding is at least as severe as `fail_on`.
 
-    `notes` has two lists of notes on log lines that tfdoctor caused: lines with library names, and lines with
-    placements. If the log could not be analysed, the result is False.
+    The notes are about log lines that tfdoctor caused: `loader_notes` about those with library names, and
+    `placement_notes` about those with placements. If the log could not be analysed, the result is False.
     """
     from tfdoctor.render.run_summary import render_run
     from tfdoctor.render.terminal import ERR
 
-    result = analyst.wait_for_answer()
+    result = log_worker.wait_for_answer()
     text = render_run(
         command_line,
         status,
         result.report if result is not None else None,
         has_messages=result is not None and result.is_tensorflow_log,
         failures=program.failures,
-        lost_bytes=analyst.dropped_bytes,
-        notes=notes[0] if result is not None and result.has_loader_lines else (),
+        lost_bytes=log_worker.dropped_bytes,
+        notes=loader_notes if result is not None and result.has_loader_lines else (),
         placement=result.placement if result is not None else None,
-        placement_notes=notes[1],
+        placement_notes=placement_notes,
         verbose=verbose,
         quiet=quiet,
         **ERR.layout,

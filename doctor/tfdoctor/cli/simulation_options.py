@@ -30,7 +30,7 @@ __all__ = [
 
 MAX_GPUS = 32
 """The largest number of GPUs that the stand-in driver can simulate."""
-_NUMBER = re.compile(r"[0-9]{1,3}")
+_GPU_COUNT = re.compile(r"[0-9]{1,3}")
 
 
 def parse_simulation(
@@ -47,7 +47,7 @@ def parse_simulation(
     arguments = [argument for name in names for argument in ("--simulate", name)]
     arguments += ["--driver", driver] if driver is not None else []
     if gpus is not None:
-        if len(simulated_gpus) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_GPUS:
+        if len(simulated_gpus) != 1 or not _GPU_COUNT.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_GPUS:
             raise UsageError(
                 "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
                 hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+MAX_MESSAGE_CHARS = 4000
+
 
 def run() -> NoReturn:
     """Run the command and exit with a documented status, even after an unexpected error."""
@@ -59,7 +61,7 @@ def _run_command(arguments: list[str], received_signals: list[int]) -> int:
 
             program_name.get_program_name()  # reads and removes the variable before child processes are started
         options = parse_check(sys.argv[1:])
-        status = _run_typer() if options is None else _run_check(options)
+        status = _run_other_command() if options is None else _run_check(options)
     except KeyboardInterrupt:
         return _report_interrupt(received_signals)
     except BrokenPipeError:  # for example in `tfdoctor check | head`
@@ -93,9 +95,7 @@ def _run_command(arguments: list[str], received_signals: list[int]) -> int:
             )
             return _report_error(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _report_defect(error, wants_json)
-    if (
-        status == ExitCode.INTERRUPTED and received_signals
-    ):  # Typer turns a KeyboardInterrupt into this status
+    if status == ExitCode.INTERRUPTED and received_signals:  # Typer turns a KeyboardInterrupt into this status
         return _report_interrupt(received_signals)
     return status
 
@@ -117,7 +117,7 @@ def _run_check(options: CheckOptions) -> int:
     return check(**options)
 
 
-def _run_typer() -> int:
+def _run_other_command() -> int:
     """Run a command line that is not a simple `check`, and return the exit status.
 
     Typer parses it, unless it is the command of `fleet run --connect`.
@@ -134,14 +134,14 @@ def _run_typer() -> int:
 
     arguments = sys.argv[1:]
     try:
-        code = make_command_group()(arguments or ["--help"], standalone_mode=False)
+        status = make_command_group()(arguments or ["--help"], standalone_mode=False)
     except typer.Exit as typer_exit:
         return typer_exit.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
     if not arguments:  # the help was printed, but without a command that is wrong usage
         return ExitCode.USAGE
-    return code if isinstance(code, int) else ExitCode.OK
+    return status if isinstance(status, int) else ExitCode.OK
 
 
 def _flush_output(status: int) -> int:
@@ -190,11 +190,8 @@ def _report_defect(error: Exception, wants_json: bool) -> ExitCode:
     return _report_error(ExitCode.IMPOSSIBLE, "defect", msg, "Report it with the lines above.", wants_json)
 
 
-MAX_MESSAGE_CHARS = 4000
-
-
-def _report_error(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
-    """Report an error and return the exit status `code`.
+def _report_error(exit_code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
+    """Report an error and return the exit status `exit_code`.
 
     With `wants_json`, write JSON to standard output; if that fails, or without it, write text to standard error.
     """
@@ -209,7 +206,7 @@ def _report_error(code: ExitCode, kind: str, message: str, hint: str, wants_json
 
         document = {
             "schema_version": 1,
-            "error": {"code": int(code), "kind": kind, "message": message, "hint": hint},
+            "error": {"code": int(exit_code), "kind": kind, "message": message, "hint": hint},
         }
         try:
             write_json(document)
@@ -217,11 +214,11 @@ def _report_error(code: ExitCode, kind: str, message: str, hint: str, wants_json
         except OSError:
             stdio.discard_output(sys.stdout)
         else:
-            return code
+            return exit_code
     _write_error(f"tfdoctor: {_adapt_commands(clean(message, limit=1000))}")
     if hint:
         _write_error(f"hint: {_adapt_commands(clean(hint, limit=1000))}")
-    return code
+    return exit_code
 
 
 def _adapt_commands(text: str) -> str:

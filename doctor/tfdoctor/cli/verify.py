@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 8.0
 """The time limit in seconds for examining this host."""
-_GPU = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
-_GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
+_GPU_PATTERN = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
+_GPU_LIST = re.compile(rf"all|none|{_GPU_PATTERN}(?:,{_GPU_PATTERN}){{0,63}}")
 """Matches a list of GPU indexes, MIG indexes (0:1), UUIDs, or CDI names (gpu0)."""
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
@@ -215,9 +215,9 @@ def _parse_stages(text: str | None) -> tuple[str, ...]:
     if text is None:
         return STAGES
     names = [name.strip() for name in text.split(",")]
-    unknown = next((name for name in names if name not in STAGES), None)
-    if unknown is not None:
-        msg = f"--stages: there is no stage `{clean_line(unknown)}`."
+    unknown_name = next((name for name in names if name not in STAGES), None)
+    if unknown_name is not None:
+        msg = f"--stages: there is no stage `{clean_line(unknown_name)}`."
         raise UsageError(
             msg, hint=f"They are, in order: {', '.join(STAGES)}. One name: all stages up to that one."
         )
@@ -228,7 +228,7 @@ def _parse_stages(text: str | None) -> tuple[str, ...]:
 
 def _parse_gpus(text: str | None) -> str | None:
     """Return the value of `--gpus` unchanged. Raise UsageError if it is invalid."""
-    if text is None or _GPUS.fullmatch(text):
+    if text is None or _GPU_LIST.fullmatch(text):
         return text
     raise UsageError("--gpus: expected all, none, indexes or UUIDs.", hint="For example --gpus 0,1")
 

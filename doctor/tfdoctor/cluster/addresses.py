@@ -15,7 +15,7 @@ __all__ = ["is_local_host", "normalize_host", "parse_address"]
 
 MAX_ADDRESS_CHARS = 1000
 """The maximum number of characters in an address. A host name has at most 253."""
-_LOCAL_NAMES = frozenset(
+_LOCAL_HOST_NAMES = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 )
 
@@ -27,23 +27,23 @@ def parse_address(text: str) -> Address:
     if not text:
         return Address(text, fault="it is empty")
     if text.startswith("/bns/"):  # Google's internal names, which TensorFlow accepts unchanged
-        return Address(text, text)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]{0,30}):/{1,3}", text)
-    if scheme:
-        return Address(text, fault=f"it begins with {scheme[0]}, and TensorFlow takes HOST:PORT alone")
+        return Address(text, host=text)
+    scheme_match = re.match(r"([A-Za-z][A-Za-z0-9+.-]{0,30}):/{1,3}", text)
+    if scheme_match:
+        return Address(text, fault=f"it begins with {scheme_match[0]}, and TensorFlow takes HOST:PORT alone")
     if "/" in text:
         return Address(text, fault="it has a slash, and TensorFlow takes HOST:PORT alone")
     if text != text.strip():
         return Address(text, fault="it begins or ends with white space")
     if re.search(r"[\s,;@'\"\\?#%<>{}|^`]|[\x00-\x1f\x7f]", text.partition("]")[2] or text):
         return Address(text, fault="it has a character that no address has")
-    return _parse_bracketed(text) if text.startswith("[") else _parse_named(text)
+    return _parse_bracketed_address(text) if text.startswith("[") else _parse_named_address(text)
 
 
-def _parse_bracketed(text: str) -> Address:
+def _parse_bracketed_address(text: str) -> Address:
     """Parse a text that begins with a bracket: [IPv6]:PORT."""
-    ipv6_text, bracket, port_part = text[1:].partition("]")
-    if not bracket:
+    ipv6_text, closing_bracket, port_part = text[1:].partition("]")
+    if not closing_bracket:
         return Address(text, fault="the bracket is not closed")
     try:
         host = str(ipaddress.IPv6Address(ipv6_text))
@@ -56,10 +56,10 @@ def _parse_bracketed(text: str) -> Address:
     return _add_port(text, host, port_part[1:])
 
 
-def _parse_named(text: str) -> Address:
+def _parse_named_address(text: str) -> Address:
     """Parse a text that does not begin with a bracket: HOST:PORT."""
     host, colon, port = text.rpartition(":")
-    if ":" in host:
+    if ":" in host:  # an IPv6 address, with or without a port, or something else
         try:
             ipaddress.IPv6Address(text)
         except ValueError:
@@ -85,21 +85,21 @@ def _parse_named(text: str) -> Address:
     return _add_port(text, _normalize_name(host), port)
 
 
-def _add_port(text: str, host: str, port: str) -> Address:
+def _add_port(text: str, host: str, port_text: str) -> Address:
     """Return the address with this port, or with a fault if the port is invalid."""
-    if not port:
+    if not port_text:
         return Address(text, host, fault="no port follows the colon")
-    if not (port.isascii() and port.isdigit()):
-        return Address(text, host, fault=f"{port} is no number of a port")
-    if len(port) > 8 or not 0 <= int(port) <= 65535:
-        return Address(text, host, fault=f"there is no port {port}: the last one is 65535")
-    if int(port) == 0:
+    if not (port_text.isascii() and port_text.isdigit()):
+        return Address(text, host, fault=f"{port_text} is no number of a port")
+    if len(port_text) > 8 or not 0 <= int(port_text) <= 65535:
+        return Address(text, host, fault=f"there is no port {port_text}: the last one is 65535")
+    if int(port_text) == 0:
         return Address(text, host, 0, fault="port 0 means any free port, which the other tasks cannot know")
-    return Address(text, host, int(port))
+    return Address(text, host, int(port_text))
 
 
 def _find_host_fault(host: str) -> str:
-    """Return why a host name is invalid, as a clause; empty if it is valid.
+    """Return the reason why a host name is invalid, as a clause; empty if it is valid.
 
     Underscores are valid, because gRPC's resolver accepts them.
     """
@@ -121,8 +121,8 @@ def _normalize_name(host: str) -> str:
 
 
 def is_local_host(host: str) -> bool:
-    """Return whether every machine takes the host for itself: a loopback name or address, or 0.0.0.0."""
-    if host in _LOCAL_NAMES or host.endswith(".localhost"):
+    """Return whether the host means the local machine on every machine, such as localhost or 0.0.0.0."""
+    if host in _LOCAL_HOST_NAMES or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host)

@@ -38,9 +38,9 @@ TEXT_BY_FAILURE = {
     "no-such-name": "has a name that does not resolve here",
     "not-tensorflow": "answers, but not as a TensorFlow server does",
 }
-"""A clause for each value of `Member.failure`."""
+"""A clause for each kind of failure (see `Member`)."""
 NO_ROUTE_ENDINGS = ("unreachable", "no route to host", "host is down")
-"""The ends of system error messages that mean that a host cannot be reached at all."""
+"""The ends of the system's error messages for a host that cannot be reached at all."""
 
 
 def find_own_task(specification: ClusterSpecification) -> Task | None:
@@ -68,95 +68,100 @@ def evaluate_cluster(
     `listening` has the open ports and the addresses of this machine, or is None if they are unknown.
     `reached` has the result of connecting to each task, or is None if no connections were requested.
     `proxy` is the proxy that gRPC uses on this machine, or None if there is none.
-    `installed` lists the TensorFlow of this machine, then those of other machines. It is empty if no comparison
-    was requested.
+    `installed` has the TensorFlow of this machine, then those of other machines. It is empty if no comparison was
+    requested.
     """
     task = find_own_task(specification)
     addresses = {other_task: parse_address(address) for other_task, address in specification.addresses}
     faults = [
         *specification.faults,
-        *_find_invalid_addresses(addresses, specification),
+        *_find_invalid_address_faults(addresses, specification),
         *_find_task_faults(specification),
         *_find_job_faults(specification),
-        *_find_shared_addresses(addresses),
-        *_find_loopback_addresses(addresses),
-        *_find_own_address_fault(addresses.get(task) if task else None, task, source, listening),
+        *_find_shared_address_faults(addresses),
+        *_find_loopback_faults(addresses),
+        *_find_own_address_faults(addresses.get(task) if task else None, task, source, listening),
     ]
     members = tuple(
-        _make_member(other_task, address, other_task == task, source, listening, reached)
+        _make_member(
+            other_task,
+            address,
+            is_self=other_task == task,
+            source=source,
+            listening_ports=listening,
+            connection_results=reached,
+        )
         for other_task, address in addresses.items()
     )
-    faults += _find_unreachable_tasks(members)
+    faults += _find_unreachable_faults(members)
     if proxy is not None and (source == "env" or reached is not None):
-        faults += _find_proxied_tasks(addresses, task, proxy)
-    faults += _find_version_differences(installed)
+        faults += _find_proxy_faults(addresses, task, proxy)
+    faults += _find_version_faults(installed)
     limited_faults = tuple(_limit_faults(faults))
     notes = [specification.unknown_note] if specification.unknown_note else []
     notes += [
-        _describe_busy_port(other_task)
-        for other_task in members
-        if other_task.is_self and other_task.is_listening
+        _describe_busy_port(member) for member in members if member.is_self and member.is_listening
     ]
     notes += _describe_versions(installed)
     return ClusterEvaluation(
-        source,
-        specification,
-        task,
-        members,
-        limited_faults,
-        _summarize(specification, addresses, task, faults, members),
-        reached is not None,
-        tuple(notes),
+        source=source,
+        specification=specification,
+        task=task,
+        members=members,
+        faults=limited_faults,
+        summary=_summarize(specification, addresses, task, faults, members),
+        has_connections=reached is not None,
+        notes=tuple(notes),
     )
 
 
-def _find_version_differences(installed: Sequence[InstalledRelease]) -> list[Fault]:
-    """Return a warning if the machines have different TensorFlow versions, which is not supported."""
-    machines: dict[str, list[str]] = {}
-    for machine in installed:
+def _find_version_faults(installed_releases: Sequence[InstalledRelease]) -> list[Fault]:
+    """Return a warning as a list if the machines have different TensorFlow versions."""
+    machines_by_release: dict[str, list[str]] = {}
+    for machine in installed_releases:
         if machine.release is not None:
-            machines.setdefault(machine.release, []).append(_format_text(machine.machine))
-    if len(machines) < 2:
+            machines_by_release.setdefault(machine.release, []).append(_clean_text(machine.machine))
+    if len(machines_by_release) < 2:
         return []
-    details = "; ".join(
-        f"{release}: {_format_text(join_words(names[:4]))}" for release, names in machines.items()
+    versions_text = "; ".join(
+        f"{release}: {_clean_text(join_words(names[:4]))}" for release, names in machines_by_release.items()
     )
-    message = f"The machines have different TensorFlows ({details}). TensorFlow does not support that in one cluster."
+    message = f"The machines have different TensorFlows ({versions_text}). TensorFlow does not support that in one cluster."
     return [Fault("version-differs", Severity.WARNING, None, message, "Install the same version everywhere.")]
 
 
-def _describe_versions(installed: Sequence[InstalledRelease]) -> list[str]:
+def _describe_versions(installed_releases: Sequence[InstalledRelease]) -> list[str]:
     """Return notes on machines with the same version, and on machines whose version is unknown."""
-    releases = {machine.release for machine in installed if machine.release is not None}
-    unknown = [_format_text(machine.machine) for machine in installed if machine.release is None]
+    releases = {machine.release for machine in installed_releases if machine.release is not None}
+    unknown_machines = [_clean_text(machine.machine) for machine in installed_releases if machine.release is None]
     notes = []
-    if len(releases) == 1 and len(installed) - len(unknown) > 1:
-        notes.append(f"{len(installed) - len(unknown)} machines have the same TensorFlow, {releases.pop()}.")
-    if unknown:
-        notes.append(f"No version of TensorFlow is known of {join_words(unknown[:4])}: not compared.")
+    if len(releases) == 1 and len(installed_releases) - len(unknown_machines) > 1:
+        notes.append(f"{len(installed_releases) - len(unknown_machines)} machines have the same TensorFlow, {releases.pop()}.")
+    if unknown_machines:
+        notes.append(f"No version of TensorFlow is known of {join_words(unknown_machines[:4])}: not compared.")
     return notes
 
 
 def _limit_faults(faults: Iterable[Fault]) -> Iterable[Fault]:
     """Yield each fault once, and at most `MAX_FAULTS_PER_NAME` faults with the same name."""
-    count_by_name: dict[str, int] = {}
-    reported = set()
+    counts: dict[str, int] = {}
+    reported_keys = set()
     for fault in faults:
-        count_by_name[fault.name] = count_by_name.get(fault.name, 0) + 1
+        counts[fault.name] = counts.get(fault.name, 0) + 1
         key = (fault.name, fault.task, fault.message)
-        if count_by_name[fault.name] <= MAX_FAULTS_PER_NAME and key not in reported:
-            reported.add(key)
+        if counts[fault.name] <= MAX_FAULTS_PER_NAME and key not in reported_keys:
+            reported_keys.add(key)
             yield fault
 
 
-def _format_text(text: str) -> str:
+def _clean_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
-def _find_invalid_addresses(
+def _find_invalid_address_faults(
     addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification
 ) -> list[Fault]:
-    """Return faults for invalid addresses, except those that the specification's own faults already name."""
+    """Return faults for invalid addresses that the parser of the specification has not reported yet."""
     reported_tasks = {fault.task for fault in cluster_spec.faults if fault.name == "cluster-address"}
     faults = []
     for task, address in addresses.items():
@@ -164,23 +169,23 @@ def _find_invalid_addresses(
             continue
         if address.port == 0 and len(addresses) == 1:
             continue  # a single server may use any port
-        text = _format_text(address.text)
-        message = f'{_format_text(str(task))} is "{text}": {_format_text(address.fault)}.'
+        text = _clean_text(address.text)
+        message = f'{_clean_text(str(task))} is "{text}": {_clean_text(address.fault)}.'
         faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, _suggest_address(address)))
     return faults
 
 
 def _suggest_address(address: Address) -> str:
     """Return a sentence that says how to correct an address."""
-    no_colon = re.fullmatch(r"(localhost)(\d{2,5})", address.text, re.IGNORECASE)
-    if no_colon:
-        return f'Write "{no_colon[1]}:{no_colon[2]}".'
-    scheme = re.fullmatch(r"[A-Za-z+.-]{1,20}:/{1,3}([^/]{1,200}:\d{1,5})/?", address.text)
-    if scheme:
-        return f'Write "{_format_text(scheme[1])}".'
+    missing_colon = re.fullmatch(r"(localhost)(\d{2,5})", address.text, re.IGNORECASE)
+    if missing_colon:
+        return f'Write "{missing_colon[1]}:{missing_colon[2]}".'
+    scheme_match = re.fullmatch(r"[A-Za-z+.-]{1,20}:/{1,3}([^/]{1,200}:\d{1,5})/?", address.text)
+    if scheme_match:
+        return f'Write "{_clean_text(scheme_match[1])}".'
     if address.host and address.port is None and "no port" in address.fault:
         host = f"[{address.host}]" if ":" in address.host else address.host
-        return f'Add the port at which that task listens: "{_format_text(host)}:2222".'
+        return f'Add the port at which that task listens: "{_clean_text(host)}:2222".'
     return "Write HOST:PORT, with a port from 1 to 65535."
 
 
@@ -200,28 +205,28 @@ def _find_task_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
     start_counts = Counter(cluster_spec.tasks)
     indices_by_job: dict[str, str] = {}
     for task in start_counts if cluster_spec.jobs is not None else ():
-        task_text = _format_text(str(task))
+        task_text = _clean_text(str(task))
         if task.type not in jobs and task.type != "evaluator":
-            job_names_text = join_words([_format_text(job) for job in list(jobs)[:6]])
+            job_names_text = join_words([_clean_text(job) for job in list(jobs)[:6]])
             message = (
-                f"This process is {task_text}, and the cluster has no job {_format_text(task.type)}"
+                f"This process is {task_text}, and the cluster has no job {_clean_text(task.type)}"
                 f"{f': it has {job_names_text}' if job_names_text else ''}."
             )
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message))
         elif task.type in jobs and task.index not in jobs[task.type]:
             if task.type not in indices_by_job:
                 indices_by_job[task.type] = _format_indices(list(jobs[task.type]))
-            message = f"This process is {task_text}, and the job {_format_text(task.type)} has {indices_by_job[task.type]}."
+            message = f"This process is {task_text}, and the job {_clean_text(task.type)} has {indices_by_job[task.type]}."
             faults.append(
                 Fault("cluster-task", Severity.ERROR, str(task), message, "Indices are counted from 0.")
             )
     free_task = next(
         (candidate for candidate, _ in cluster_spec.addresses if candidate not in start_counts), None
     )
-    fix = f"Start one of them as {_format_text(str(free_task))}." if free_task is not None else ""
+    fix = f"Start one of them as {_clean_text(str(free_task))}." if free_task is not None else ""
     for task, count in start_counts.items():
         if count > 1:
-            message = f"{count} servers are started as {_format_text(str(task))}; each task starts once."
+            message = f"{count} servers are started as {_clean_text(str(task))}; each task starts once."
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message, fix))
     return faults
 
@@ -243,9 +248,9 @@ def _find_job_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
         )
     for job in ("chief", "master"):
         if len(jobs.get(job, {})) > 1:
-            second = sorted(jobs[job])[1]
+            second_index = sorted(jobs[job])[1]
             message = f"The cluster has {len(jobs[job])} tasks of {job}, and TensorFlow takes one at most."
-            faults.append(Fault("chief-twice", Severity.ERROR, f"{job}:{second}", message))
+            faults.append(Fault("chief-twice", Severity.ERROR, f"{job}:{second_index}", message))
     if jobs.get("evaluator"):
         count = len(jobs["evaluator"])
         message = "The evaluator is no part of the training cluster, and is listed in it."
@@ -253,12 +258,12 @@ def _find_job_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
             message = (
                 f"{count} evaluators are listed; TensorFlow refuses more than one, and none need be listed."
             )
-        first = f"evaluator:{min(jobs['evaluator'])}"
+        first_task = f"evaluator:{min(jobs['evaluator'])}"
         faults.append(
             Fault(
                 "evaluator-in-cluster",
                 Severity.ERROR if count > 1 else Severity.WARNING,
-                first,
+                first_task,
                 message,
                 'Take "evaluator" out of "cluster".',
             )
@@ -269,7 +274,7 @@ def _find_job_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
         faults += [
             _make_job_name_fault(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)
         ]
-    else:
+    else:  # a bare ClusterSpec may have any job names: report only misspelled ones
         faults += [_make_job_name_fault(job) for job in jobs if job not in JOB_NAMES and _suggest_job(job)]
     return faults
 
@@ -287,14 +292,15 @@ def _suggest_job(job: str) -> str:
     ):
         if normalized.removesuffix("s") == name:
             return intended
-    return next(iter(difflib.get_close_matches(normalized, JOB_NAMES, 1, 0.75)), "") or (
-        "ps" if normalized == "p" else ""
-    )
+    close_names = difflib.get_close_matches(normalized, JOB_NAMES, n=1, cutoff=0.75)
+    if close_names:
+        return close_names[0]
+    return "ps" if normalized == "p" else ""
 
 
 def _make_job_name_fault(job: str) -> Fault:
     """Return the fault for a job name that TensorFlow 2 refuses."""
-    job_text = _format_text(job)
+    job_text = _clean_text(job)
     if job == "master":
         return Fault(
             "job-name",
@@ -313,7 +319,7 @@ def _make_job_name_fault(job: str) -> Fault:
     )
 
 
-def _find_shared_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
+def _find_shared_address_faults(addresses: Mapping[Task, Address]) -> list[Fault]:
     """Return a fault for each task that has the address of an earlier one."""
     task_by_endpoint: dict[tuple[str, int], Task] = {}
     faults = []
@@ -323,18 +329,18 @@ def _find_shared_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
         endpoint = (normalize_host(address.host), address.port)
         if endpoint in task_by_endpoint:
             message = (
-                f"{_format_text(str(task_by_endpoint[endpoint]))} and {_format_text(str(task))} both are "
-                f"{_format_text(address.text)}: only one can "
+                f"{_clean_text(str(task_by_endpoint[endpoint]))} and {_clean_text(str(task))} both are "
+                f"{_clean_text(address.text)}: only one can "
                 "listen there."
             )
-            fix = f"Give {_format_text(str(task))} another port."
+            fix = f"Give {_clean_text(str(task))} another port."
             faults.append(Fault("address-twice", Severity.ERROR, str(task), message, fix))
         else:
             task_by_endpoint[endpoint] = task
     return faults
 
 
-def _find_loopback_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
+def _find_loopback_faults(addresses: Mapping[Task, Address]) -> list[Fault]:
     """Return faults for loopback addresses in a cluster that also has other machines."""
     hosts = [address.host for address in addresses.values() if address.host]
     if all(map(is_local_host, hosts)):
@@ -343,7 +349,7 @@ def _find_loopback_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
     for task, address in addresses.items():
         if address.host and address.port is not None and not address.fault and is_local_host(address.host):
             message = (
-                f"{_format_text(str(task))} is {_format_text(address.text)}, which each task takes "
+                f"{_clean_text(str(task))} is {_clean_text(address.text)}, which each task takes "
                 "for its own machine, and "
                 "other tasks are on other machines."
             )
@@ -352,27 +358,27 @@ def _find_loopback_addresses(addresses: Mapping[Task, Address]) -> list[Fault]:
     return faults
 
 
-def _find_own_address_fault(
-    address: Address | None, task: Task | None, source: str, listening: ListeningPorts | None
+def _find_own_address_faults(
+    address: Address | None, task: Task | None, source: str, listening_ports: ListeningPorts | None
 ) -> list[Fault]:
-    """Return a warning if the address of this process does not belong to this machine.
+    """Return a warning as a list if the address of this process does not belong to this machine.
 
     Only the TF_CONFIG of this machine is checked, and only IP addresses, because names need a resolver.
     """
-    if address is None or address.fault or source != "env" or listening is None or not listening.addresses:
+    if address is None or address.fault or source != "env" or listening_ports is None or not listening_ports.addresses:
         return []
     try:
         own_address = ipaddress.ip_address(address.host)
     except ValueError:
         return []
-    if is_local_host(address.host) or str(own_address) in listening.addresses:
+    if is_local_host(address.host) or str(own_address) in listening_ports.addresses:
         return []
-    addresses = join_words(
-        sorted(address_text for address_text in listening.addresses if not is_local_host(address_text))[:4]
+    own_addresses_text = join_words(
+        sorted(address_text for address_text in listening_ports.addresses if not is_local_host(address_text))[:4]
     )
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
-        f"({addresses or 'it has none but loopback'})."
+        f"({own_addresses_text or 'it has none but loopback'})."
     )
     fix = "Check its index. Where ports are forwarded to this machine (containers, NAT) it can be right."
     return [Fault("wrong-self-address", Severity.WARNING, str(task), message, fix)]
@@ -383,44 +389,52 @@ def _make_member(
     address: Address,
     is_self: bool,
     source: str,
-    listening: ListeningPorts | None,
-    reached: Mapping[Task, ConnectionResult] | None,
+    listening_ports: ListeningPorts | None,
+    connection_results: Mapping[Task, ConnectionResult] | None,
 ) -> Member:
     """Return the member for a task, with the results of the probes."""
-    result = reached.get(task) if reached else None
+    result = connection_results.get(task) if connection_results else None
     is_listening: bool | None = None
-    if listening is not None and address.port and listening.ports is not None:
+    if listening_ports is not None and address.port and listening_ports.ports is not None:
         is_on_this_machine = (
             is_local_host(address.host)
-            or address.host in listening.addresses
+            or address.host in listening_ports.addresses
             or (is_self and source == "env")
         )
         # the port of a task on another machine says nothing about that task
-        is_listening = address.port in listening.ports if is_on_this_machine else None
+        is_listening = address.port in listening_ports.ports if is_on_this_machine else None
     if result is None:
         return Member(task, address.text, is_self, is_listening=is_listening)
-    return Member(task, address.text, is_self, result.ok, result.failure, result.detail, is_listening)
+    return Member(
+        task,
+        address.text,
+        is_self,
+        is_reachable=result.ok,
+        failure=result.failure,
+        detail=result.detail,
+        is_listening=is_listening,
+    )
 
 
 def _describe_busy_port(member: Member) -> str:
     return (
-        f"Something listens at the port of {_format_text(str(member.task))} here: this task runs "
+        f"Something listens at the port of {_clean_text(str(member.task))} here: this task runs "
         "already, or another program "
         "has its port."
     )
 
 
-def _find_unreachable_tasks(members: Iterable[Member]) -> list[Fault]:
-    """Return faults for tasks that could not be reached, except this process if it has not started yet."""
+def _find_unreachable_faults(members: Iterable[Member]) -> list[Fault]:
+    """Return faults for tasks that could not be reached, except this process if it refuses connections."""
     faults = []
     for member in members:
         if member.is_reachable is not False or (member.is_self and member.failure == "refused"):
-            continue  # this process itself has not started its server yet
+            continue  # reached, not tried, or this process, whose server has not started yet
         problem = TEXT_BY_FAILURE.get(member.failure or "", "cannot be reached")
         if member.failure == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
             problem = "cannot be reached: there is no way to that machine from here"
-        detail = f" ({_format_text(member.detail)})" if member.detail else ""
-        message = f"{_format_text(str(member.task))} at {_format_text(member.address)} {problem}{detail}."
+        detail = f" ({_clean_text(member.detail)})" if member.detail else ""
+        message = f"{_clean_text(str(member.task))} at {_clean_text(member.address)} {problem}{detail}."
         fix = {
             "refused": "Start that task, and compare its port with this address.",
             "timeout": "Open the port between the machines, both ways; check the address.",
@@ -431,19 +445,20 @@ def _find_unreachable_tasks(members: Iterable[Member]) -> list[Fault]:
     return faults
 
 
-def _find_proxied_tasks(addresses: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
-    """Return a warning if gRPC uses a proxy, through which the tasks of TensorFlow 2.20 wait forever."""
+def _find_proxy_faults(addresses: Mapping[Task, Address], own_task: Task | None, proxy: Proxy) -> list[Fault]:
+    """Return a warning as a list if gRPC uses a proxy. TensorFlow 2.20 waits forever if it does."""
+    # a dict keeps the order and drops duplicates
     hosts = {
         address.host: None
         for candidate, address in addresses.items()
-        if candidate != task
+        if candidate != own_task
         and address.host
         and address.port
-        and not _is_excluded(address.host, proxy.excluded_hosts)
+        and not _is_excluded_from_proxy(address.host, proxy.excluded_hosts)
     }
     if not hosts:
         return []
-    host_texts = [_format_text(host) for host in list(hosts)[:4]]
+    host_texts = [_clean_text(host) for host in list(hosts)[:4]]
     more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
     message = (
         f"{proxy.variable} is set here, and gRPC obeys it: TensorFlow connects to "
@@ -454,7 +469,7 @@ def _find_proxied_tasks(addresses: Mapping[Task, Address], task: Task | None, pr
     return [Fault("unreachable", Severity.WARNING, None, message, fix)]
 
 
-def _is_excluded(host: str, entries: Iterable[str]) -> bool:
+def _is_excluded_from_proxy(host: str, entries: Iterable[str]) -> bool:
     """Return whether one of the entries excludes a host from the proxy.
 
     gRPC compares the ends of host names; its newer versions also accept networks.
@@ -488,27 +503,27 @@ def _summarize(
     errors = [fault for fault in faults if fault.severity is Severity.ERROR]
     if not addresses and not errors:
         return "There is no cluster: TensorFlow runs on this machine alone."
-    jobs = join_words(
+    jobs_text = join_words(
         [
             f"{len(tasks)} "
-            f"{_format_text(job)}{'s' if len(tasks) != 1 and job in ('worker', 'chief', 'evaluator') else ''}"
+            f"{_clean_text(job)}{'s' if len(tasks) != 1 and job in ('worker', 'chief', 'evaluator') else ''}"
             for job, tasks in list(cluster_spec.jobs.items())[:6]
         ]
     )
-    self_note = f"; this is {_format_text(str(task))}" if task else ""
+    self_note = f"; this is {_clean_text(str(task))}" if task else ""
     error_count_text = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
     unreachable_count = sum(fault.name == "unreachable" for fault in errors)
     if unreachable_count:
-        failures = f"{unreachable_count} of {len(members)} tasks cannot be reached from here"
+        failure_text = f"{unreachable_count} of {len(members)} tasks cannot be reached from here"
         other_count = len(errors) - unreachable_count
         more = f", and {other_count} other error{'s' if other_count > 1 else ''}" if other_count > 0 else ""
-        return f"A cluster of {jobs}{self_note}: {failures}{more}."
+        return f"A cluster of {jobs_text}{self_note}: {failure_text}{more}."
     if errors:
-        return f"A cluster of {jobs}{self_note}: {error_count_text} in its specification."
+        return f"A cluster of {jobs_text}{self_note}: {error_count_text} in its specification."
     reachable_count = sum(member.is_reachable is True for member in members)
     answers_text = (
         f" {reachable_count} of {len(members)} answer."
         if any(member.is_reachable is not None for member in members)
         else ""
     )
-    return f"A cluster of {jobs}{self_note}: its specification is one that TensorFlow takes.{answers_text}"
+    return f"A cluster of {jobs_text}{self_note}: its specification is one that TensorFlow takes.{answers_text}"

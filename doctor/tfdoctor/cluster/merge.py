@@ -18,35 +18,30 @@ __all__ = ["merge_clusters"]
 def merge_clusters(sources: Sequence[ClusterSource]) -> list[tuple[str, ClusterSpecification]]:
     """Return (source, specification) for each distinct cluster, with the tasks of all its specifications.
 
-    Several sources should all describe the same cluster. So a cluster that differs from the first one gets a fault
-    for each task whose address differs.
+    All sources should describe the same cluster. A cluster that differs from that of the first source gets a fault for
+    each task whose address differs.
     """
     groups: list[tuple[str, list[ClusterSpecification]]] = []
     """The source and the specifications of each distinct cluster."""
     group_indices: dict[object, int] = {}
     for cluster_source in sources:
         for cluster_spec in cluster_source.specifications:
-            cluster_key = _make_key(cluster_spec)
+            cluster_key = _make_cluster_key(cluster_spec)
             if cluster_key in group_indices:
-                groups[group_indices[cluster_key]][1].append(cluster_spec)
+                _, equal_specs = groups[group_indices[cluster_key]]
+                equal_specs.append(cluster_spec)
                 continue
-            if cluster_key is not None:
+            if cluster_key is not None:  # unreadable specifications are never equal
                 group_indices[cluster_key] = len(groups)
-            first_source_and_spec = (groups[0][0], groups[0][1][0]) if groups and len(sources) > 1 else None
-            groups.append(
-                (
-                    cluster_source.source,
-                    [
-                        _add_difference_faults(cluster_spec, first_source_and_spec)
-                        if first_source_and_spec
-                        else cluster_spec
-                    ],
-                )
-            )
+            new_spec = cluster_spec
+            if groups and len(sources) > 1:
+                first_source, first_specs = groups[0]
+                new_spec = _add_difference_faults(cluster_spec, first_specs[0], first_source)
+            groups.append((cluster_source.source, [new_spec]))
     return [(source, _merge_specifications(specifications)) for source, specifications in groups]
 
 
-def _make_key(cluster_spec: ClusterSpecification) -> object:
+def _make_cluster_key(cluster_spec: ClusterSpecification) -> object:
     """Return a key that equal clusters share, whatever the order of their jobs.
 
     Return None if the specification could not be read.
@@ -57,7 +52,7 @@ def _make_key(cluster_spec: ClusterSpecification) -> object:
 
 
 def _merge_specifications(specifications: Sequence[ClusterSpecification]) -> ClusterSpecification:
-    """Merge equal specifications into one, with the tasks of all and with their faults without duplicates."""
+    """Merge equal specifications into one with all of their tasks, and with each of their faults once."""
     first, *others = specifications
     tasks = tuple(task for spec in specifications for task in spec.tasks)
     faults = dict.fromkeys(fault for spec in others for fault in spec.faults if fault not in first.faults)
@@ -65,10 +60,9 @@ def _merge_specifications(specifications: Sequence[ClusterSpecification]) -> Clu
 
 
 def _add_difference_faults(
-    cluster_spec: ClusterSpecification, first_source_and_spec: tuple[str, ClusterSpecification]
+    cluster_spec: ClusterSpecification, first_spec: ClusterSpecification, first_source: str
 ) -> ClusterSpecification:
     """Return the specification with a fault for each task whose address differs in the first source."""
-    source, first_spec = first_source_and_spec
     addresses, first_addresses = dict(cluster_spec.addresses), dict(first_spec.addresses)
     faults = list(cluster_spec.faults)
     for task in dict.fromkeys((*first_addresses, *addresses)):
@@ -81,7 +75,7 @@ def _add_difference_faults(
         message = (
             f"{clean_line(str(task), limit=120)} is {_format_address(addresses.get(task))} here and "
             f"{_format_address(first_addresses.get(task))} in "
-            f"{clean_line(source, limit=120)}."
+            f"{clean_line(first_source, limit=120)}."
         )
         fix = "Give every process of a cluster the same addresses."
         faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, fix))

@@ -41,7 +41,7 @@ class Address:
     text: str
     """The address as it appears in the specification."""
     host: str = ""
-    """The host in lower case, without brackets and final dot. Empty if unknown."""
+    """The host in lower case, without brackets and a final dot. Empty if unknown."""
     port: int | None = None
     """The port. None if it is missing or invalid."""
     fault: str = ""
@@ -58,7 +58,7 @@ class Fault:
     task: str | None
     """The task as JOB:INDEX. None if the problem concerns the whole cluster."""
     message: str
-    """The description, in full sentences."""
+    """The description of the problem, in full sentences."""
     fix: str = ""
     """The remedy as a sentence. Empty if there is none."""
 
@@ -75,7 +75,7 @@ class InstalledRelease:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpecification:
-    """A cluster specification, with the tasks that the same text starts."""
+    """A cluster specification, and the tasks that the text with the specification starts."""
 
     jobs: dict[str, dict[int, str]] | None
     """The address of each task by job and index. None if the text could not be read."""
@@ -87,7 +87,7 @@ class ClusterSpecification:
     tasks: tuple[Task, ...] = ()
     """The tasks that the text starts: at most one for TF_CONFIG, one for each server in a Python file."""
     kind: str = "TF_CONFIG"
-    """"TF_CONFIG", "ClusterSpec", or "Python"."""
+    """The form of the text: "TF_CONFIG", "ClusterSpec" (as JSON), or "Python"."""
     line: int | None = None
     """The line in a Python file. None for other sources."""
     faults: tuple[Fault, ...] = ()
@@ -121,9 +121,9 @@ class Member:
     task: Task
     address: str
     is_self: bool
-    """Whether it is the task of this process."""
+    """Whether this is the task of this process."""
     is_reachable: bool | None = None
-    """Whether it can be reached. None if that was not requested or is unknown."""
+    """Whether the task can be reached. None if no connection was requested or the result is unknown."""
     failure: str | None = None
     """The kind of failure: "refused", "timeout", "no-such-name" or "not-tensorflow".
 
@@ -132,7 +132,7 @@ class Member:
     detail: str = ""
     """The details of the result, as a clause."""
     is_listening: bool | None = None
-    """Whether its port is open on this machine. None if that is unknown or the task is on another machine."""
+    """Whether the task's port is open on this machine. None if unknown, or if the task is on another machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Find the clusters in a Python file without running it.
+"""Find the clusters in a Python file without running the file.
 
 A cluster is found if the file calls ClusterSpec or sets TF_CONFIG, and if the values are literals or can be evaluated
 from literals.
@@ -24,6 +24,8 @@ ITEMS_PER_STEP = 16
 """The number of list items or characters that count as one evaluated expression."""
 MAX_DEPTH = 40
 """The maximum depth of nested expressions, names and calls in one value."""
+_CONDITIONAL_NODES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
+"""The classes of nodes whose contents may not run."""
 
 
 class _UnknownError(Exception):
@@ -37,15 +39,15 @@ class SourceCluster:
     line: int
     """The line of the call or the assignment."""
     cluster: dict[str, Any] | None = None
-    """The argument of ClusterSpec. None for a TF_CONFIG, or if it is unknown."""
+    """The argument of ClusterSpec. None if unknown, or for a TF_CONFIG."""
     servers: tuple[tuple[str, int], ...] = ()
     """The servers that use this cluster, as (job, index)."""
     text: str | None = None
-    """The value of TF_CONFIG as JSON text. None for a ClusterSpec, or if it is unknown."""
+    """The value of TF_CONFIG, if it is a text. None if unknown, or for a ClusterSpec."""
     config: Any = None
-    """The value of TF_CONFIG before json.dumps. None for a ClusterSpec, or if it is unknown."""
+    """The argument of json.dumps, if it makes the value of TF_CONFIG. None if unknown, or for a ClusterSpec."""
     note: str = ""
-    """A sentence about what could not be determined. Empty if everything is known."""
+    """A sentence about the parts that could not be determined. Empty if everything is known."""
 
 
 def find_clusters(text: str) -> list[SourceCluster]:
@@ -58,9 +60,9 @@ def find_clusters(text: str) -> list[SourceCluster]:
             SourceCluster(1, note=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")
         ]
     reader = _Reader(ast.parse(text))
-    specs = [reader.read_spec(call) for call in reader.specs[:MAX_CLUSTERS]]
-    clusters = [cluster for cluster in (*specs, *reader.read_configs()) if cluster is not None]
-    for name, nodes in (("ClusterSpec", reader.specs), ("TF_CONFIG", reader.configs)):
+    spec_clusters = [reader.read_spec(call) for call in reader.spec_calls[:MAX_CLUSTERS]]
+    clusters = [cluster for cluster in (*spec_clusters, *reader.read_configs()) if cluster is not None]
+    for name, nodes in (("ClusterSpec", reader.spec_calls), ("TF_CONFIG", reader.config_assignments)):
         if len(nodes) > MAX_CLUSTERS:
             line = nodes[MAX_CLUSTERS].lineno
             note = f"This file has more than {MAX_CLUSTERS:,} of {name}: not checked from line {line:,} on."
@@ -76,28 +78,24 @@ def _get_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-_CONDITIONAL_NODES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
-"""The classes of nodes whose contents may not run."""
-
-
 class _Reader:
     """The cluster calls and assignments of a syntax tree, and the evaluation of their values."""
 
     def __init__(self, tree: ast.Module) -> None:
         """Record the calls of ClusterSpec and Server and all assignments in the tree."""
-        self.specs: list[ast.Call] = []
+        self.spec_calls: list[ast.Call] = []
         """The calls of ClusterSpec."""
-        self.servers: dict[int | str, list[ast.Call]] = {}
-        """The calls of Server by their cluster: the id of the node of its call, or its variable's name."""
-        self.steps = 0
+        self.server_calls: dict[int | str, list[ast.Call]] = {}
+        """The calls of Server by their cluster argument: the name of a variable, or else the id of the node."""
+        self.step_count = 0
         """The number of expressions that were evaluated."""
-        self.configs: list[ast.Assign] = []
+        self.config_assignments: list[ast.Assign] = []
         """The assignments to `os.environ["TF_CONFIG"]`."""
         self.conditional_calls: set[int] = set()
-        """The ids of the nodes that call Server but may not run. Two of them may start the same server."""
-        self.values: dict[str, list[ast.expr]] = {}
+        """The ids of the calls of Server that may not run. Two of them may start the same server."""
+        self.assigned_values: dict[str, list[ast.expr]] = {}
         """The values that are assigned to each variable."""
-        self.names: dict[int, list[str]] = {}
+        self.variables_by_value: dict[int, list[str]] = {}
         """The variables to which each value is assigned, by the id of the value's node."""
         stack: list[tuple[ast.AST, bool]] = [(tree, False)]
         while stack:
@@ -110,42 +108,43 @@ class _Reader:
             elif isinstance(node, ast.Assign):
                 targets, value = node.targets, node.value
                 if any(map(self.is_tf_config, targets)):
-                    self.configs.append(node)
+                    self.config_assignments.append(node)
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 targets, value = [node.target], node.value
             elif isinstance(node, ast.AugAssign):
-                targets, value = [node.target], node  # type: ignore[assignment] # an augmented assignment changes the value, so it is not known
+                # an augmented assignment changes the value, so it is not known
+                targets, value = [node.target], node  # type: ignore[assignment]
             for target in targets:
                 if isinstance(target, ast.Name):
-                    self.values.setdefault(target.id, []).append(value)
-                    self.names.setdefault(id(value), []).append(target.id)
-        self.specs.sort(key=_get_position)
-        self.configs.sort(key=_get_position)
+                    self.assigned_values.setdefault(target.id, []).append(value)
+                    self.variables_by_value.setdefault(id(value), []).append(target.id)
+        self.spec_calls.sort(key=_get_position)
+        self.config_assignments.sort(key=_get_position)
 
     def record_call(self, call: ast.Call, *, is_conditional: bool) -> None:
         """Record a call of ClusterSpec or Server."""
         name = _get_name(call.func)
         if name == "ClusterSpec":
-            self.specs.append(call)
+            self.spec_calls.append(call)
         elif name == "Server":
             cluster_arguments = (
                 keyword.value for keyword in call.keywords if keyword.arg == "server_or_cluster_def"
             )
             cluster_node = call.args[0] if call.args else next(cluster_arguments, None)
             cluster_key = cluster_node.id if isinstance(cluster_node, ast.Name) else id(cluster_node)
-            self.servers.setdefault(cluster_key, []).append(call)
+            self.server_calls.setdefault(cluster_key, []).append(call)
             if is_conditional:
                 self.conditional_calls.add(id(call))
 
     def evaluate(self, node: ast.AST, depth: int = 0) -> Any:
         """Evaluate an expression that consists of literals.
 
-        It may contain variables with only one assignment in the whole file, additions of texts or lists, negative
-        numbers, f-strings, and calls of split, int, str and dict. Raise _UnknownError for anything else, and if
-        the limits are exceeded.
+        The expression may contain variables with only one assignment in the whole file, additions of texts or lists,
+        negative numbers, f-strings, and calls of split, int, str and dict. Raise _UnknownError for anything else, or if
+        a limit is exceeded.
         """
-        self.steps += 1
-        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
+        self.step_count += 1
+        if depth > MAX_DEPTH or self.step_count > MAX_STEPS:
             raise _UnknownError
         next_depth = depth + 1
         if isinstance(node, ast.Constant):
@@ -153,7 +152,7 @@ class _Reader:
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self.evaluate(item, next_depth) for item in node.elts]
         if isinstance(node, ast.Dict):
-            if None in node.keys:
+            if None in node.keys:  # the key of **mapping
                 raise _UnknownError
             return {
                 self.evaluate_key(key, next_depth): self.evaluate(item, next_depth)
@@ -164,15 +163,15 @@ class _Reader:
             if isinstance(number, int):
                 return -number
         if isinstance(node, ast.Name):
-            values = self.values.get(node.id, [])
+            values = self.assigned_values.get(node.id, [])
             if len(values) == 1:
                 return self.evaluate(values[0], next_depth)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            operands = self.evaluate(node.left, next_depth), self.evaluate(node.right, next_depth)
+            left, right = self.evaluate(node.left, next_depth), self.evaluate(node.right, next_depth)
             for operand_type in (str, list):
-                if all(isinstance(item, operand_type) for item in operands):
-                    self.count_work(len(operands[0]) + len(operands[1]))
-                    return operands[0] + operands[1]
+                if isinstance(left, operand_type) and isinstance(right, operand_type):
+                    self.count_work(len(left) + len(right))
+                    return left + right
         if isinstance(node, ast.JoinedStr):
             text = ""
             for item in node.values:
@@ -185,8 +184,8 @@ class _Reader:
 
     def count_work(self, items: int) -> None:
         """Count the work on this number of items or characters. Raise _UnknownError if it exceeds a limit."""
-        self.steps += items // ITEMS_PER_STEP
-        if items > MAX_ITEMS or self.steps > MAX_STEPS:
+        self.step_count += items // ITEMS_PER_STEP
+        if items > MAX_ITEMS or self.step_count > MAX_STEPS:
             raise _UnknownError
 
     def evaluate_key(self, node: ast.AST | None, depth: int) -> Any:
@@ -197,9 +196,9 @@ class _Reader:
         return value
 
     def evaluate_fstring_part(self, node: ast.AST, depth: int) -> str:
-        """Evaluate a part of an f-string. Raise _UnknownError for a format, or if it is no str or int."""
+        """Evaluate a part of an f-string. Raise _UnknownError for a format, or if the value is no str or int."""
         if isinstance(node, ast.FormattedValue):
-            if node.format_spec is not None or node.conversion != -1:
+            if node.format_spec is not None or node.conversion != -1:  # -1: no conversion such as !r
                 raise _UnknownError
             node = node.value
         value = self.evaluate(node, depth)
@@ -243,19 +242,17 @@ class _Reader:
         try:
             cluster = self.evaluate(argument)
         except (_UnknownError, TypeError, RecursionError):
-            cluster, note = (
-                self.evaluate_known_jobs(argument),
-                "A part of this cluster is made while the program runs.",
-            )
+            cluster = self.evaluate_known_jobs(argument)
+            note = "A part of this cluster is made while the program runs."
         if not isinstance(cluster, dict):
             return SourceCluster(call.lineno, note="This cluster is made while the program runs.")
         cluster = {str(job): tasks for job, tasks in cluster.items()}
         servers: list[tuple[str, int]] = []
         started_tasks: set[tuple[str, int]] = set()
         has_unknown_task = False
-        server_keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.names.get(id(call), ())))
+        server_keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.variables_by_value.get(id(call), ())))
         for server in sorted(
-            (call_node for key in server_keys for call_node in self.servers.get(key, ())), key=_get_position
+            (call_node for key in server_keys for call_node in self.server_calls.get(key, ())), key=_get_position
         ):
             arguments = {keyword.arg: keyword.value for keyword in server.keywords}
             try:
@@ -265,6 +262,7 @@ class _Reader:
                 has_unknown_task = True
                 continue
             if isinstance(job, str) and isinstance(index, int):
+                # of several calls of which not all can run, count only the first
                 if id(server) not in self.conditional_calls or (job, index) not in started_tasks:
                     servers.append((job, index))
                     started_tasks.add((job, index))
@@ -276,8 +274,8 @@ class _Reader:
 
     def evaluate_known_jobs(self, node: ast.AST) -> dict[str, Any] | None:
         """Return the jobs of a dict literal whose tasks are known, or None if there are none."""
-        if isinstance(node, ast.Name) and len(self.values.get(node.id, [])) == 1:
-            node = self.values[node.id][0]
+        if isinstance(node, ast.Name) and len(self.assigned_values.get(node.id, [])) == 1:
+            node = self.assigned_values[node.id][0]
         if not isinstance(node, ast.Dict):
             return None
         jobs: dict[str, Any] = {}
@@ -291,7 +289,7 @@ class _Reader:
     def read_configs(self) -> list[SourceCluster]:
         """Return the clusters that are assigned to `os.environ["TF_CONFIG"]`."""
         clusters = []
-        for node in self.configs[:MAX_CLUSTERS]:
+        for node in self.config_assignments[:MAX_CLUSTERS]:
             value = node.value
             try:
                 if isinstance(value, ast.Call) and _get_name(value.func) == "dumps" and value.args:

@@ -34,92 +34,103 @@ def parse_cluster(text: str, source: str, *, is_python: bool = False) -> Cluster
         return ClusterSource(source, tuple(convert_cluster(cluster) for cluster in find_clusters(text)))
     if len(text) > MAX_SPECIFICATION_CHARS:
         return ClusterSource(
-            source, (_make_invalid(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),)
+            source, (_make_invalid_specification(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),)
         )
     duplicate_names: list[str] = []
 
-    def collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        json_object: dict[str, Any] = {}
         for name, value in pairs:
-            if name in result:
+            if name in json_object:  # json.loads would drop the first value without an error
                 duplicate_names.append(name)
-            result[name] = value
-        return result
+            json_object[name] = value
+        return json_object
 
     try:
-        value = json.loads(text, object_pairs_hook=collect_pairs)
+        value = json.loads(text, object_pairs_hook=make_object)
     except (ValueError, RecursionError) as error:
-        return ClusterSource(source, (_make_invalid(_describe_error(text, error), _suggest_fix(text)),))
-    cluster_spec = convert_cluster(_Config(value), is_tf_config=source == "env")
+        return ClusterSource(source, (_make_invalid_specification(_describe_error(text, error), _suggest_fix(text)),))
+    cluster_spec = convert_cluster(_JsonValue(value), is_tf_config=source == "env")
     for name in dict.fromkeys(duplicate_names):
         fault = Fault(
             "cluster-task",
             Severity.ERROR,
-            None,
-            f'"{clean_line(name, limit=60)}" is written twice in one object. Python keeps the last one, and the '
+            task=None,
+            message=f'"{clean_line(name, limit=60)}" is written twice in one object. Python keeps the last one, and the '
             "tasks of the first are gone.",
-            "Write it once, with all of its tasks.",
+            fix="Write it once, with all of its tasks.",
         )
         cluster_spec = replace(cluster_spec, faults=(*cluster_spec.faults, fault))
     return ClusterSource(source, (cluster_spec,))
 
 
-class _Config:
-    """A parsed JSON value, as opposed to a cluster from a Python file (`python.SourceCluster`)."""
+class _JsonValue:
+    """A parsed JSON value, which differs in its class from a cluster in a Python file (`SourceCluster`)."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> ClusterSpecification:
-    """Convert parsed JSON (`_Config`) or a cluster in a Python file (`SourceCluster`) to a specification.
+    """Convert parsed JSON (`_JsonValue`) or a `SourceCluster` to a specification.
 
     If `is_tf_config` is true, the JSON is the value of TF_CONFIG, so it cannot be a bare ClusterSpec.
     """
-    if not isinstance(parsed_value, _Config):
+    if not isinstance(parsed_value, _JsonValue):
         if parsed_value.text is not None:
             (specification,) = parse_cluster(parsed_value.text, "text").specifications
             return replace(
                 specification, kind="TF_CONFIG", line=parsed_value.line, unknown_note=parsed_value.note
             )
         if parsed_value.config is not None:
-            specification = convert_cluster(_Config(parsed_value.config))
+            specification = convert_cluster(_JsonValue(parsed_value.config))
             return replace(
                 specification, kind="TF_CONFIG", line=parsed_value.line, unknown_note=parsed_value.note
             )
         if parsed_value.cluster is None:
-            return ClusterSpecification(None, None, (), "Python", parsed_value.line, (), parsed_value.note)
+            return ClusterSpecification(
+                jobs=None,
+                raw_cluster=None,
+                kind="Python",
+                line=parsed_value.line,
+                unknown_note=parsed_value.note,
+            )
         jobs, faults = _parse_jobs(parsed_value.cluster)
         tasks = tuple(Task(job, index) for job, index in parsed_value.servers)
         return ClusterSpecification(
-            jobs,
-            _format_cluster(parsed_value.cluster),
-            tasks,
-            "Python",
-            parsed_value.line,
-            tuple(faults),
-            parsed_value.note,
+            jobs=jobs,
+            raw_cluster=_convert_addresses(parsed_value.cluster),
+            tasks=tasks,
+            kind="Python",
+            line=parsed_value.line,
+            faults=tuple(faults),
+            unknown_note=parsed_value.note,
         )
     value = parsed_value.value
     if not isinstance(value, dict):
-        description = "a text that holds JSON" if isinstance(value, str) else f"{_describe_type(value)}"
-        return _make_invalid(f"it is {description}, and TensorFlow takes an object")
+        description = "a text that holds JSON" if isinstance(value, str) else f"{_describe_json_value(value)}"
+        return _make_invalid_specification(f"it is {description}, and TensorFlow takes an object")
     if not is_tf_config and "cluster" not in value and "task" not in value and _is_cluster_spec(value):
         jobs, faults = _parse_jobs(value)
-        return ClusterSpecification(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
+        return ClusterSpecification(
+            jobs, _convert_addresses(value), kind="ClusterSpec", faults=tuple(faults)
+        )
     if "cluster" not in value and any(
         isinstance(item, (list, dict)) for key, item in value.items() if key != "task"
     ):
-        return _make_invalid('it has no "cluster": TensorFlow takes it for no cluster at all and runs alone')
+        return _make_invalid_specification('it has no "cluster": TensorFlow takes it for no cluster at all and runs alone')
     cluster = value.get("cluster", {})
     if not isinstance(cluster, dict):
-        return _make_invalid(
-            f'"cluster" is {_describe_type(cluster)}, and TensorFlow takes an object of jobs'
+        return _make_invalid_specification(
+            f'"cluster" is {_describe_json_value(cluster)}, and TensorFlow takes an object of jobs'
         )
     jobs, faults = _parse_jobs(cluster)
     task, task_faults = _parse_task(value)
     return ClusterSpecification(
-        jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *task_faults)
+        jobs,
+        _convert_addresses(cluster),
+        tasks=(task,) if task else (),
+        faults=(*faults, *task_faults),
     )
 
 
@@ -132,21 +143,21 @@ def _is_cluster_spec(value: dict[str, Any]) -> bool:
     )
 
 
-def _format_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
+def _convert_addresses(cluster: dict[str, Any]) -> dict[str, Any]:
     """Return the cluster in its original form, with None for each address that is not a text."""
 
-    def keep_text(address: Any) -> str | None:
+    def convert_address(address: Any) -> str | None:
         return address if isinstance(address, str) else None
 
-    formatted: dict[str, Any] = {}
+    raw_cluster: dict[str, Any] = {}
     for job, tasks in cluster.items():
         if isinstance(tasks, dict):
-            formatted[str(job)] = {str(index): keep_text(address) for index, address in tasks.items()}
+            raw_cluster[str(job)] = {str(index): convert_address(address) for index, address in tasks.items()}
         else:
-            formatted[str(job)] = (
-                [keep_text(value) for value in tasks] if isinstance(tasks, (list, tuple)) else []
+            raw_cluster[str(job)] = (
+                [convert_address(value) for value in tasks] if isinstance(tasks, (list, tuple)) else []
             )
-    return formatted
+    return raw_cluster
 
 
 def _list_addresses(tasks: Any) -> list[Any]:
@@ -154,7 +165,7 @@ def _list_addresses(tasks: Any) -> list[Any]:
 
 
 def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
-    """Return (addresses by job and index, faults). An address that is not a text becomes ""."""
+    """Return (addresses by job and index, faults). An address that is not a text becomes empty."""
     jobs: dict[str, dict[int, str]] = {}
     faults: list[Fault] = []
     for job, tasks in cluster.items():
@@ -162,18 +173,18 @@ def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], lis
         jobs[job] = {}
         if not isinstance(tasks, (list, tuple, dict)):
             message = (
-                f"The tasks of {job_text} are {_describe_type(tasks)}"
+                f"The tasks of {job_text} are {_describe_json_value(tasks)}"
                 ", and TensorFlow takes a list of addresses: TypeError."
             )
             fix = "Put the addresses in brackets." if isinstance(tasks, str) else ""
             faults.append(Fault("cluster-address", Severity.ERROR, f"{job_text}:0", message, fix))
             continue
-        for position, (key, address) in enumerate(
+        for position, (index_key, address) in enumerate(
             tasks.items() if isinstance(tasks, dict) else enumerate(tasks)
         ):
-            index = parse_index(key)
+            index = parse_index(index_key)
             if index is None or index < 0:
-                message = f'In the job {job_text} "{clean_line(str(key), limit=60)}" is no index of a task: 0, 1, 2 …'
+                message = f'In the job {job_text} "{clean_line(str(index_key), limit=60)}" is no index of a task: 0, 1, 2 …'
                 faults.append(Fault("cluster-task", Severity.ERROR, None, message))
                 continue
             if index in jobs[job]:
@@ -182,7 +193,7 @@ def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], lis
             if isinstance(address, str):
                 jobs[job][index] = address
             else:
-                message = f"The address of {job_text}:{position} is {_describe_type(address)}, not a text: TypeError."
+                message = f"The address of {job_text}:{position} is {_describe_json_value(address)}, not a text: TypeError."
                 faults.append(Fault("cluster-address", Severity.ERROR, f"{job_text}:{index}", message))
                 jobs[job][index] = ""
     return jobs, faults
@@ -201,9 +212,9 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
             Fault(
                 "cluster-task",
                 Severity.ERROR,
-                None,
-                message,
-                'Give each process its own "task": {"type": "worker", "index": 0}.',
+                task=None,
+                message=message,
+                fix='Give each process its own "task": {"type": "worker", "index": 0}.',
             )
         ]
 
@@ -216,7 +227,7 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     task = value["task"]
     if not isinstance(task, dict):
         return None, make_faults(
-            f'"task" is {_describe_type(task)}, and TensorFlow takes an object with "type" and "index".'
+            f'"task" is {_describe_json_value(task)}, and TensorFlow takes an object with "type" and "index".'
         )
     if "type" not in task or not isinstance(task["type"], str):
         return None, make_faults('"task" does not say which job it is: "type" is missing, or is no text.')
@@ -225,7 +236,7 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     index = parse_index(task["index"])
     if index is None:
         return None, make_faults(
-            f'"index" of "task" is {_describe_type(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
+            f'"index" of "task" is {_describe_json_value(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
         )
     if isinstance(task["index"], float) and task["index"] != index:
         return Task(task["type"], index), make_faults(
@@ -248,7 +259,7 @@ def parse_index(value: Any) -> int | None:
     return None
 
 
-def _describe_type(value: Any) -> str:
+def _describe_json_value(value: Any) -> str:
     """Return the type of a JSON value in words, or the value itself in quotes if it is a text."""
     for json_type, description in (
         (bool, "true or false"),
@@ -264,10 +275,11 @@ def _describe_type(value: Any) -> str:
     return "null" if value is None else "something else"
 
 
-def _make_invalid(reason: str, fix: str = FORMAT_HINT) -> ClusterSpecification:
+def _make_invalid_specification(reason: str, fix: str = FORMAT_HINT) -> ClusterSpecification:
     """Return a specification that could not be read, with the reason as its fault."""
-    fault = Fault("json-invalid", Severity.ERROR, None, f"TensorFlow cannot use this: {reason}.", fix)
-    return ClusterSpecification(None, None, faults=(fault,))
+    message = f"TensorFlow cannot use this: {reason}."
+    fault = Fault("json-invalid", Severity.ERROR, task=None, message=message, fix=fix)
+    return ClusterSpecification(jobs=None, raw_cluster=None, faults=(fault,))
 
 
 def _describe_error(text: str, error: Exception) -> str:

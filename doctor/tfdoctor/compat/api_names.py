@@ -2,6 +2,7 @@
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
+from dataclasses import field
 from pathlib import Path
 
 from tfdoctor.compat.decode import Sources, read
@@ -12,15 +13,15 @@ __all__ = ["ApiNames", "load_api_names"]
 
 @dataclass(frozen=True, slots=True)
 class ApiNames:
-    """The contents of the file. Names have no "tensorflow." prefix; a module stands for its members."""
+    """The API names in the file, without the prefix "tensorflow.". A module stands for all its members."""
 
     as_of: str
     sources: Sources
-    removed: frozenset[str]
+    removed: frozenset[str] = field(metadata={"key": "removed"})
     """Names in TensorFlow 1.15 but not in TensorFlow 2; most are still in tensorflow.compat.v1."""
-    gone: frozenset[str]
-    """Names in `removed` that tensorflow.compat.v1 does not have either."""
-    added: frozenset[str]
+    gone: frozenset[str] = field(metadata={"key": "gone"})
+    """Names of TensorFlow 1.15 that tensorflow.compat.v1 does not contain either."""
+    added: frozenset[str] = field(metadata={"key": "added"})
     """Names in TensorFlow 2 but not in 1.15."""
 
 

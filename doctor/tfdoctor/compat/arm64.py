@@ -26,13 +26,13 @@ class Arm64Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Kind:
-    """One kind of machine (`[[kind]]`)."""
+    """A kind of machines with the same GPUs (`[[kind]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
-    alone: tuple[Capability, ...]
+    alone: tuple[Capability, ...] = field(metadata={"key": "alone"})
     """Compute capabilities that only such machines have."""
-    words: tuple[str, ...]
+    words: tuple[str, ...] = field(metadata={"key": "words"})
     """Lower-case words that identify the GPU by its name if other machines have the same capability."""
     sources: Sources
     ways: tuple[Arm64Source, ...] = field(default=(), metadata={"key": "way"})
@@ -41,7 +41,7 @@ class Arm64Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Index:
-    """Wheels on the package index (`[index]`)."""
+    """The ARM wheels of TensorFlow on the package index (`[index]`)."""
 
     since: str
     """First minor release with wheels."""
@@ -52,7 +52,7 @@ class Arm64Index:
 
 @dataclass(frozen=True, slots=True)
 class Arm64:
-    """The contents of the file."""
+    """The kinds of ARM machines, and the wheels for them on the package index."""
 
     as_of: str
     index: Arm64Index

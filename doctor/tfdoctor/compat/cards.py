@@ -3,6 +3,7 @@
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -34,12 +35,12 @@ class UnsupportedGpus:
     """GPUs that new drivers no longer support (`[[ended]]`)."""
 
     NAMED: ClassVar = ("name",)
-    below: Capability
-    """The entry applies to GPUs below this capability that no earlier entry covers."""
+    below: Capability = field(metadata={"key": "below"})
+    """The entry is for the GPUs below this capability that are in no earlier entry."""
     name: str
-    last: str
+    last: str = field(metadata={"key": "last"})
     """Last driver branch that supports them."""
-    first_without: str
+    first_without: str = field(metadata={"key": "first_without"})
     """First driver branch that does not support them."""
     sources: Sources
 
@@ -48,9 +49,9 @@ class UnsupportedGpus:
 class OpenModule:
     """GPUs that NVIDIA's open kernel module supports (`[open_module]`)."""
 
-    drives_from: Capability
+    drives_from: Capability = field(metadata={"key": "drives_from"})
     """Lowest capability that the open module supports."""
-    alone_from: Capability
+    alone_from: Capability = field(metadata={"key": "alone_from"})
     """Lowest capability that only the open module supports."""
     sources: Sources
 
@@ -72,7 +73,7 @@ class Float32:
 
     NAMED: ClassVar = ("capability",)
     capability: str
-    """Capability such as `"8.0"`; `"8"` stands for all others of that major."""
+    """Capability such as `"8.0"`; `"8"` stands for all other capabilities of that major."""
     per_clock: int
     """Multiply-adds per clock cycle."""
     sources: Sources
@@ -88,15 +89,15 @@ class Tensor:
     """Type of the factors: tf32, float16 or bfloat16. Sums are accumulated in float32."""
     per_clock: int
     """Dense multiply-adds per clock cycle."""
-    card: str
+    card: str = field(metadata={"key": "card"})
     """GPU model whose documented peak throughput was used."""
     multiprocessors: int
     clock_mhz: int
     tflops: int
     """Documented peak of `card`, from which `per_clock` was calculated."""
     sources: Sources
-    named: str | None = None
-    """Word that the GPU's name must contain. None means all GPUs with the capability."""
+    named: str | None = field(default=None, metadata={"key": "named"})
+    """Word that the name of the GPU must contain; None for all GPUs with the capability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,17 +124,19 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """The free GPU memory that TensorFlow does not use (`[reserve]`), in MiB."""
+    """The part of the free GPU memory that TensorFlow does not use (`[reserve]`), in MiB."""
 
     since: str
     """First TensorFlow minor for which the amounts are known."""
-    small: int
+    small: int = field(metadata={"key": "small"})
     """Unused amount if less than `small_below` is free."""
-    small_below: int
-    upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _parse_majors)]
-    """Unused amount by the highest major capability that it applies to, lowest first."""
-    above: int
-    """Unused amount for higher capabilities."""
+    small_below: int = field(metadata={"key": "small_below"})
+    upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _parse_majors)] = field(
+        metadata={"key": "upto"}
+    )
+    """Unused amount for GPUs up to a major capability, by that major, lowest first."""
+    above: int = field(metadata={"key": "above"})
+    """Unused amount for all higher capabilities."""
     sources: Sources
 
     def compute_reserve(self, capability: str, free: int) -> int:
@@ -146,24 +149,24 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """The contents of the file."""
+    """The GPU properties in the file."""
 
     as_of: str
-    ended: tuple[UnsupportedGpus, ...]
+    ended: tuple[UnsupportedGpus, ...] = field(metadata={"key": "ended"})
     """Oldest capabilities first."""
     open_module: OpenModule
-    generation: tuple[Generation, ...]
+    generation: tuple[Generation, ...] = field(metadata={"key": "generation"})
     """Lowest capability first."""
     float32: tuple[Float32, ...]
-    reserve: Reserve
-    tensor: tuple[Tensor, ...]
+    reserve: Reserve = field(metadata={"key": "reserve"})
+    tensor: tuple[Tensor, ...] = field(metadata={"key": "tensor"})
     pcie: tuple[PciExpress, ...]
     nvlink: tuple[NvLink, ...]
 
     def find_unsupported(self, capability: str) -> UnsupportedGpus | None:
         """Return the entry for GPUs of this capability; None if new drivers still support them."""
         return next(
-            (ended for ended in self.ended if not versions.is_at_least(capability, ended.below)), None
+            (entry for entry in self.ended if not versions.is_at_least(capability, entry.below)), None
         )
 
     def get_adds_per_clock(self, capability: str) -> int | None:
@@ -189,13 +192,13 @@ class Cards:
 
         Packet overhead is not subtracted.
         """
-        lane = next((entry.lane_mbps for entry in self.pcie if entry.generation == generation), None)
-        return lane * lanes / 1000 if lane is not None else None
+        mbps_per_lane = next((entry.lane_mbps for entry in self.pcie if entry.generation == generation), None)
+        return mbps_per_lane * lanes / 1000 if mbps_per_lane is not None else None
 
     def compute_nvlink_gbps(self, capability: str, links: int) -> float | None:
         """Return the speed of all NVLink links in one direction, in 10⁹ bytes per second; None if not known."""
-        link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
-        return link * links / 1000 if link is not None else None
+        mbps_per_link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
+        return mbps_per_link * links / 1000 if mbps_per_link is not None else None
 
 
 def load_cards(folder: Path) -> Cards:

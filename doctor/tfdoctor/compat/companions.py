@@ -1,4 +1,4 @@
-"""Packages that break TensorFlow if both are installed: compat/imports.toml.
+"""Packages that break TensorFlow in some versions, or if they are missing: compat/imports.toml.
 
 Entries with the evidence "run" were tested by importing real wheels with package versions inside and outside the range.
 """
@@ -27,7 +27,7 @@ class Companion:
     """Normalized name of its distribution, such as "numpy"."""
     tensorflow: ReleaseSet
     """Affected TensorFlow versions, as a PEP 440 specifier set."""
-    breaks: ReleaseSet = ""
+    breaks: ReleaseSet = field(default="", metadata={"key": "breaks"})
     """Incompatible versions as a PEP 440 specifier set. Empty if the problem is that the package is missing."""
     effect: Literal["import", "use"]
     """Whether `import tensorflow` fails, or only something after it."""
@@ -38,15 +38,15 @@ class Companion:
     text: str
     requirement: str
     """Requirement that avoids the problem, such as "numpy<2"."""
-    unless: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables with values that avoid the problem; any one of them is enough."""
+    unless: Mapping[str, str] = field(default_factory=dict, metadata={"key": "unless"})
+    """Environment variables with values that avoid the problem. One of them is enough."""
     evidence: Literal["run", "inferred"]
-    works: tuple[str, ...] = ()
+    works: tuple[str, ...] = field(default=(), metadata={"key": "works"})
     """Tested combinations that work, such as "2.10.1 with 1.26.4"."""
-    fails: tuple[str, ...] = ()
+    fails: tuple[str, ...] = field(default=(), metadata={"key": "fails"})
     """Tested combinations that fail."""
-    listed: bool = False
-    """Whether a missing package is reported only if TensorFlow's own requirements were compared."""
+    listed: bool = field(default=False, metadata={"key": "listed"})
+    """Whether the missing package is reported only if TensorFlow's own requirements name it."""
 
     def __post_init__(self) -> None:
         if self.evidence == "run" and not self.fails:
@@ -56,7 +56,7 @@ class Companion:
     def applies(self, tensorflow: str, installed_version: str | None, environment: Mapping[str, str]) -> bool:
         """Return whether this TensorFlow is incompatible with the installed version of the package.
 
-        `installed_version` is None if the package is not installed. `environment` has the environment variables.
+        `installed_version` is None if the package is not installed. `environment` contains environment variables.
         """
         if not versions.satisfies(_strip_local(tensorflow), self.tensorflow):
             return False
@@ -85,19 +85,19 @@ class UnlimitedVersions:
 
 @dataclass(frozen=True, slots=True)
 class CompanionTable:
-    """The contents of the file, in its order."""
+    """The incompatible packages, in the order of the file."""
 
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
     ladders: tuple[UnlimitedVersions, ...] = field(metadata={"key": "ladder"})
 
     def list_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Return the requirement for each package that excludes the versions incompatible with a TensorFlow.
+        """Return a requirement for each package that excludes its versions that break this TensorFlow.
 
         `requires` are the requirements of the TensorFlow wheel. Packages that they already limit enough are omitted.
         """
         requirements = [
-            item for text in requires if (item := versions.parse_requirement_or_none(text)) is not None
+            requirement for text in requires if (requirement := versions.parse_requirement_or_none(text)) is not None
         ]
         limits: dict[str, str] = {}
         for entry in self.companions:
@@ -106,13 +106,12 @@ class CompanionTable:
             ):
                 continue
             first_broken = entry.breaks[2:].partition(",")[0]
-            specifiers = [item.specifier for item in requirements if item.name.lower() == entry.package]
-            if specifiers and not any(item.contains(first_broken, prereleases=True) for item in specifiers):
+            specifiers = [requirement.specifier for requirement in requirements if requirement.name.lower() == entry.package]
+            if specifiers and not any(specifier.contains(first_broken, prereleases=True) for specifier in specifiers):
                 continue
-            present_limit, limit = (
-                versions.find_upper_limit(limits.get(entry.package, "")),
-                versions.find_upper_limit(entry.requirement),
-            )
+            # If several entries limit a package, the lowest limit is used.
+            present_limit = versions.find_upper_limit(limits.get(entry.package, ""))
+            limit = versions.find_upper_limit(entry.requirement)
             if limit is not None and (present_limit is None or versions.compare(limit, present_limit) < 0):
                 limits[entry.package] = entry.requirement
         return limits
@@ -126,7 +125,7 @@ class CompanionTable:
     ) -> tuple[Companion, ...]:
         """Return the entries that apply to an environment; empty if TensorFlow's version is not known.
 
-        `distributions` maps normalized names to installed versions, and `environment` has the environment variables.
+        `distributions` maps normalized names to installed versions, and `environment` contains environment variables.
         `absent` are the packages that TensorFlow requires and that are not installed.
         """
         if tensorflow is None or not versions.is_version(tensorflow):

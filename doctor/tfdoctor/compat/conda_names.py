@@ -3,6 +3,7 @@
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from tfdoctor.compat.decode import Sources, read
@@ -13,16 +14,16 @@ __all__ = ["CondaNames", "load_conda_names"]
 
 @dataclass(frozen=True, slots=True)
 class CondaNames:
-    """The contents of the file. A name that is in none of the three collections is unknown."""
+    """The known conda names. A name that is in none of the three collections is unknown."""
 
     as_of: str
     sources: Sources
-    foreign: frozenset[str]
+    foreign: frozenset[str] = field(metadata={"key": "foreign"})
     """Names that are not Python packages, or that mean a different package on the index."""
-    same: frozenset[str]
+    same: frozenset[str] = field(metadata={"key": "same"})
     """Names that mean the same package on the index."""
-    other: Mapping[str, str]
-    """Name on the index by conda name, if the two differ."""
+    other: Mapping[str, str] = field(metadata={"key": "other"})
+    """Name on the index by conda name, for packages with different names."""
 
 
 def load_conda_names(folder: Path) -> CondaNames:

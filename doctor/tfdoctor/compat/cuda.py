@@ -33,7 +33,7 @@ class CudaFamily:
     windows: str | None = None
     """Minimum driver on Windows; None if there is none."""
     minor_version_compatibility: bool
-    wheels: str | None = None
+    wheels: str | None = field(default=None, metadata={"key": "wheels"})
     """Toolkit whose sonames NVIDIA's wheels of this major have; None if there are no wheels."""
     note: str
     sources: Sources
@@ -76,7 +76,7 @@ class ForwardCompatibility:
     package: str
     since: str
     only_for: tuple[str, ...]
-    errors: tuple[int, ...]
+    errors: tuple[int, ...] = field(metadata={"key": "errors"})
     """CUDA error codes that occur if the package cannot be used."""
     note: str
     sources: Sources
@@ -96,7 +96,7 @@ class DriverMinimum:
     family_floor: str | None
     """The family's minimum for minor-version compatibility; None if there is none."""
     own: str | None
-    """Driver that came with this toolkit. Some features, such as the compilation of its PTX, need it."""
+    """Driver that came with this toolkit; None if not known. Some features, such as compiling its PTX, need it."""
     minor_version_compatibility: bool
     explanation: str
     evidence: Evidence
@@ -105,7 +105,7 @@ class DriverMinimum:
 
 @dataclass(frozen=True, slots=True)
 class CudaTable:
-    """The contents of the file."""
+    """The toolkits and drivers in the file."""
 
     as_of: str
     families: tuple[CudaFamily, ...] = field(metadata={"key": "family"})
@@ -126,7 +126,7 @@ class CudaTable:
     def find_by_ptx(self, isa: str) -> str | None:
         """Return the first CUDA minor whose driver compiles PTX of this ISA version: `"12.5"` for `"8.5"`.
 
-        The result is None if no known one does.
+        The result is None if the driver of no known CUDA version does.
         """
         capable = [
             series.version
@@ -138,7 +138,7 @@ class CudaTable:
     def release(self, cuda: str) -> CudaRelease | None:
         """Return the toolkit release of a version; None if its minor version is not known.
 
-        For `"12.5"` it is the first release of that minor version, and for an unknown patch the newest that is older.
+        For `"12.5"`, return the first release of that minor version. For an unknown patch, return the newest older release.
         """
         candidates = [
             release for release in self.releases if versions.has_prefix(release.version, _cut_to_minor(cuda))
@@ -154,23 +154,41 @@ class CudaTable:
         `minimum` is None if the table does not have it. Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         major = versions.major(cuda)
-        family = next((release for release in self.families if release.major == major), None)
+        family = next((entry for entry in self.families if entry.major == major), None)
         release = self.release(cuda)
         own_driver = None if release is None else getattr(release, os)
         if family is None:
             explanation = f"CUDA {major} is newer than this table ({self.as_of})"
-            return DriverMinimum(cuda, os, None, None, own_driver, False, explanation, "documented", ())
-        floor = getattr(family, os)
+            return DriverMinimum(
+                cuda=cuda,
+                os=os,
+                minimum=None,
+                family_floor=None,
+                own=own_driver,
+                minor_version_compatibility=False,
+                explanation=explanation,
+                evidence="documented",
+                sources=(),
+            )
+        family_minimum = getattr(family, os)
         sources = tuple(dict.fromkeys((*family.sources, *(() if release is None else release.sources))))
         if not family.minor_version_compatibility:
             explanation = (
                 f"CUDA {cuda} needs the driver it came with, {own_driver or 'which is not known'}, or newer"
             )
             return DriverMinimum(
-                cuda, os, own_driver, None, own_driver, False, explanation, "documented", sources
+                cuda=cuda,
+                os=os,
+                minimum=own_driver,
+                family_floor=None,
+                own=own_driver,
+                minor_version_compatibility=False,
+                explanation=explanation,
+                evidence="documented",
+                sources=sources,
             )
-        minimum = floor
-        if own_driver is not None and floor is not None and not versions.is_at_least(own_driver, floor):
+        minimum = family_minimum
+        if own_driver is not None and family_minimum is not None and not versions.is_at_least(own_driver, family_minimum):
             minimum = own_driver
         if minimum is None:
             explanation = f"NVIDIA's table has no {os} driver for CUDA {major}"
@@ -184,13 +202,23 @@ class CudaTable:
                 explanation += (
                     f"; what has to be compiled from PTX needs {own_driver}, the driver of CUDA {cuda}"
                 )
-        return DriverMinimum(cuda, os, minimum, floor, own_driver, True, explanation, "documented", sources)
+        return DriverMinimum(
+            cuda=cuda,
+            os=os,
+            minimum=minimum,
+            family_floor=family_minimum,
+            own=own_driver,
+            minor_version_compatibility=True,
+            explanation=explanation,
+            evidence="documented",
+            sources=sources,
+        )
 
     def find_newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """Return the newest CUDA minor that came with this driver or with an older one.
 
-        The result is None if there is none. It is also None if the driver's branch is newer than the table, because it
-        then supports a CUDA version that the table does not have.
+        The result is None if there is none. It is also None if the driver's branch is newer than the table: such a driver
+        supports a CUDA version that is not in the table.
         """
         drivers: list[tuple[str, str]] = []
         for release in self.releases:

@@ -1,4 +1,4 @@
-"""CUDA majors and GPUs that each cuDNN version supports: compat/cudnn.toml, a hand-written table."""
+"""The CUDA majors and GPUs that each cuDNN version supports: compat/cudnn.toml, a hand-written table."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -19,21 +19,21 @@ class CudnnRange:
     """A range of cuDNN versions that support the same GPUs (`[[range]]`)."""
 
     NAMED: ClassVar = ("first",)
-    first: str
+    first: str = field(metadata={"key": "first"})
     """First version that is known to be in the range."""
-    below: str
+    below: str = field(metadata={"key": "below"})
     """First version that is known to be outside the range, or the end of the known versions."""
     cuda: tuple[int, ...]
-    """CUDA major versions that they are built for."""
-    lowest: Capability
+    """CUDA major versions with builds of these cuDNN versions."""
+    lowest: Capability = field(metadata={"key": "lowest"})
     """Lowest compute capability for which the core libraries have code."""
-    highest: Capability
+    highest: Capability = field(metadata={"key": "highest"})
     """Highest compute capability with cubins."""
     ptx: str | None = None
     """Highest compute capability with PTX, which the driver compiles for newer GPUs; None if there is no PTX."""
     glibc: str | None = None
     evidence: Evidence
-    measured: tuple[str, ...]
+    measured: tuple[str, ...] = field(metadata={"key": "measured"})
     """Versions whose files were read."""
     note: str = ""
     sources: Sources
@@ -46,7 +46,7 @@ class CudnnSupport:
     version: str
     capability: str
     verdict: Literal["native", "jit", "dropped", "too-new", "unknown"]
-    """The code that it has for the GPU.
+    """The kind of code that the version has for the GPU.
 
     native: cubins; jit: only PTX; dropped: only older versions have code; too-new: the GPU is newer than this cuDNN;
     unknown: the version is not in the table, or no known version has code for a GPU this old.
@@ -62,7 +62,7 @@ class CondaCudnn:
 
     NAMED: ClassVar = ("cuda", "cudnn")
     cuda: str
-    built: int | None = None
+    built: int | None = field(default=None, metadata={"key": "built"})
     """cuDNN major version that TensorFlow was built with; None means any."""
     cudnn: str
     sources: Sources
@@ -70,7 +70,7 @@ class CondaCudnn:
 
 @dataclass(frozen=True, slots=True)
 class CudnnTable:
-    """The contents of the file."""
+    """The cuDNN versions in the file."""
 
     as_of: str
     ranges: tuple[CudnnRange, ...] = field(metadata={"key": "range"})
@@ -118,7 +118,7 @@ class CudnnTable:
         target = versions.parse_capability(capability)
         if entry is None:
             explanation = f"cuDNN {version} was not looked into"
-            return CudnnSupport(version, capability, "unknown", None, explanation)
+            return CudnnSupport(version, capability, verdict="unknown", range=None, explanation=explanation)
         lowest = versions.parse_capability(entry.lowest)
         highest = versions.parse_capability(entry.highest)
         if target < lowest:
@@ -127,19 +127,19 @@ class CudnnTable:
                 candidate for candidate in self.ranges if versions.compare(candidate.below, entry.first) <= 0
             ]
             had_support = any(versions.parse_capability(candidate.lowest) <= target for candidate in older)
-            return CudnnSupport(
-                version, capability, "dropped" if had_support else "unknown", entry, explanation
-            )
+            verdict: Literal["dropped", "unknown"] = "dropped" if had_support else "unknown"
+            return CudnnSupport(version, capability, verdict=verdict, range=entry, explanation=explanation)
+        # Cubins also run on newer GPUs of the same major.
         if target <= highest or target[0] == highest[0]:
             explanation = f"cuDNN {version} has machine code from {entry.lowest} to {entry.highest}"
-            return CudnnSupport(version, capability, "native", entry, explanation)
+            return CudnnSupport(version, capability, verdict="native", range=entry, explanation=explanation)
         if entry.ptx is not None and versions.parse_capability(entry.ptx) <= target:
             explanation = (
                 f"cuDNN {version} ends at {entry.highest}; {capability} compiles its PTX {entry.ptx}"
             )
-            return CudnnSupport(version, capability, "jit", entry, explanation)
+            return CudnnSupport(version, capability, verdict="jit", range=entry, explanation=explanation)
         explanation = f"cuDNN {version} ends at compute capability {entry.highest}"
-        return CudnnSupport(version, capability, "too-new", entry, explanation)
+        return CudnnSupport(version, capability, verdict="too-new", range=entry, explanation=explanation)
 
 
 def load_cudnn(folder: Path) -> CudnnTable:

@@ -1,18 +1,18 @@
-"""Read the tables in `compat/` strictly. A dataclass is the schema of a table and of each kind of row.
+"""Read the tables in `compat/` strictly. Dataclasses are the schemas of a table and of its rows.
 
     table = read(CudaTable, folder / "cuda.toml")
 
 Modules that define schemas must not use `from __future__ import annotations`, because the annotations are read here
 and must not be strings.
 
-The fields define the keys of a row and their types. A field with a default may be omitted, and one that can be None may
+The fields define the keys of a row and their types. A field with a default may be omitted. A field that can be None may
 be null. An unknown or missing key or a value of another type is an error with its location and, if possible, a
 suggestion: "compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cudnn`?"
 
-The metadata of a field may have `key`, its name in the file (None: it is not in the file), and `noun`, the word for
-its rows in messages. `Converted(kind, by)` in an annotation reads the type `kind` and converts the value with `by`.
-`NAMED` lists the keys that identify a row of a class, and its `__post_init__` checks combinations of fields. A ValueError
-from either function becomes a DataError with the location of the row.
+The metadata of a field may contain `key`, its name in the file (None: it is not in the file), and `noun`, the word for
+its rows in messages. An annotation with `Converted` reads a value of one type, and converts it with a function. `NAMED`
+lists the keys that identify a row of a class. `__post_init__` of a class checks combinations of fields. If a converting
+function or `__post_init__` raises a ValueError, it becomes a DataError with the location of the row.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ Reader = Any
 
 Error messages begin with `location`, such as `"compat/cuda.toml: release 12.9"`.
 """
+_STR_ONLY = {str}
+"""The set of types in a list or table that contains only texts."""
 
 
 class DataError(ValueError):
@@ -87,7 +89,7 @@ Capability = Annotated[str, Converted(str, _validate_capability)]
 ReleaseSet = Annotated[str, Converted(str, _validate_release_set)]
 """PEP 440 specifier set, such as `">=2.10,<2.13"`."""
 Evidence = Literal["measured", "documented", "inferred"]
-"""measured: read from the file or run; documented: stated by its maker; inferred: taken from a similar row."""
+"""measured: read from files or from a run; documented: stated by the maker; inferred: taken from a similar row."""
 Sources = Annotated[tuple[str, ...], Converted(tuple[str, ...], _validate_sources)]
 """Sources of a row; never empty."""
 
@@ -222,9 +224,6 @@ def _name_type(value: object) -> str:
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
-_STR_ONLY = {str}
-
-
 def _decode_text(value: Any, key: str, location: str) -> str:
     if type(value) is not str:
         raise _make_type_error(value, "text", key, location)
@@ -241,13 +240,14 @@ def _decode_flag(value: Any, key: str, location: str) -> bool:
 
 
 def _decode_integer(value: Any, key: str, location: str) -> int:
+    # `isinstance` would accept true and false.
     if type(value) is not int or value < 0:
         raise _make_type_error(value, "a whole number", key, location)
     return value
 
 
 def _decode_texts(value: Any, key: str, location: str) -> tuple[str, ...]:
-    if type(value) is tuple:  # `as_texts` has converted it already, for many rows
+    if type(value) is tuple:  # `as_texts` has converted it already
         return value
     if type(value) is not list:
         raise _make_type_error(value, "a list of texts", key, location)

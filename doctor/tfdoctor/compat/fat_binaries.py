@@ -10,6 +10,7 @@ if it supports the PTX ISA version of the file.
 import enum
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,7 +30,7 @@ __all__ = [
 MIN_RATIO_WITH_CODE = 100
 """If more than one in this number of fat binaries has no code for a GPU, the GPU is too new for the release.
 
-A few without code are normal: they are kernels from the compiler's libraries, which have only cubins.
+A few fat binaries without code are normal: they are kernels from the compiler's libraries, which have only cubins.
 """
 _ARCHITECTURE = re.compile(r"(\d{1,2})(\d)([af]?)(?::(\d{1,2}\.\d{1,2}))?")
 """An architecture such as "86", "90a" or "90a:8.5": major, minor, suffix and PTX ISA version."""
@@ -47,7 +48,7 @@ class KernelCoverage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The numbers of fat binaries in a TensorFlow wheel, by whether and how a GPU can run them."""
+    """The numbers of fat binaries in a TensorFlow wheel, by how a GPU can run them."""
 
     capability: str
     native: int
@@ -57,7 +58,7 @@ class Coverage:
     newer: int
     """Fat binaries for newer GPUs only, which this GPU never loads."""
     lacking: int
-    """Fat binaries for older GPUs, without code that this GPU can run."""
+    """Fat binaries for older GPUs only, without code that this GPU can run."""
     isa: str | None = None
     """Newest PTX ISA version that must be compiled; None if it is not known."""
 
@@ -85,17 +86,17 @@ class Coverage:
     @property
     def sentence(self) -> str:
         """A description of the coverage for the user."""
-        card, every = f"compute capability {self.capability}", self.relevant_count
-        exceptions = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
+        card, relevant_count = f"compute capability {self.capability}", self.relevant_count
+        exception_note = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
         if self.kernels is KernelCoverage.NATIVE:
-            count = "all" if self.native == every else f"{self.native} of"
-            return f"machine code for {card} in {count} {every} fat binaries that concern it{exceptions}"
+            count = "all" if self.native == relevant_count else f"{self.native} of"
+            return f"machine code for {card} in {count} {relevant_count} fat binaries that concern it{exception_note}"
         if self.kernels is KernelCoverage.PTX:
-            count = "all" if self.compiled == every else f"{self.compiled} of"
+            count = "all" if self.compiled == relevant_count else f"{self.compiled} of"
             explanation = "the driver compiles it at the first start"
-            return f"PTX alone for {card} in {count} {every} fat binaries: {explanation}{exceptions}"
+            return f"PTX alone for {card} in {count} {relevant_count} fat binaries: {explanation}{exception_note}"
         if self.kernels is KernelCoverage.TOO_NEW:
-            return f"no code for {card} in {self.lacking} of {every} fat binaries: the card is newer than they are"
+            return f"no code for {card} in {self.lacking} of {relevant_count} fat binaries: the card is newer than they are"
         return f"no code for {card}: all {self.newer} fat binaries are for newer cards"
 
 
@@ -105,7 +106,7 @@ class ReleaseCounts:
 
     NAMED: ClassVar = ("version",)
     version: str
-    counts: Mapping[str, int]
+    counts: Mapping[str, int] = field(metadata={"key": "counts"})
     """The number of fat binaries for each set of architectures, such as `"60,70,80,89|90a:8.5"`.
 
     Cubins are before the bar; PTX with its ISA version is after it.
@@ -114,7 +115,7 @@ class ReleaseCounts:
 
 @dataclass(frozen=True, slots=True)
 class FatBinaries:
-    """The contents of the file."""
+    """The fat binaries of the measured releases."""
 
     as_of: str
     sources: Sources
@@ -138,8 +139,8 @@ def load_fat_binaries(folder: Path) -> FatBinaries:
 def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
     """Count the fat binaries that a GPU of this compute capability can run.
 
-    If some have cubins, those with only PTX do not count: they are NCCL's relocatable functions, whose machine code was
-    linked into another fat binary (measured with 2.15 and 2.20).
+    If some fat binaries have cubins, those with only PTX do not count: they are NCCL's relocatable functions, whose machine
+    code was linked into another fat binary (measured with 2.15 and 2.20).
     """
     target = versions.parse_capability(capability)
     has_cubins = any(not architectures.startswith("|") for architectures in counts)
@@ -148,11 +149,18 @@ def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
     for architectures, count in counts.items():
         if has_cubins and architectures.startswith("|"):
             continue
-        kind, isa = _classify_binary(architectures, target)
-        totals[kind] += count
+        total_key, isa = _classify_binary(architectures, target)
+        totals[total_key] += count
         if isa is not None:
             ptx_versions.append(isa)
-    return Coverage(capability, **totals, isa=max(ptx_versions, key=versions.parse, default=None))
+    return Coverage(
+        capability=capability,
+        native=totals["native"],
+        compiled=totals["compiled"],
+        newer=totals["newer"],
+        lacking=totals["lacking"],
+        isa=max(ptx_versions, key=versions.parse, default=None),
+    )
 
 
 def find_newest_ptx(counts: Mapping[str, int]) -> tuple[int, int] | None:
@@ -168,7 +176,7 @@ def find_newest_ptx(counts: Mapping[str, int]) -> tuple[int, int] | None:
 
 
 def _classify_binary(architectures: str, target: tuple[int, int]) -> tuple[str, str | None]:
-    """Return the field of `Coverage` that counts a fat binary, and the ISA version of PTX to compile."""
+    """Return how a GPU can run a fat binary, as a key of `totals`, and the ISA version of PTX to compile."""
     cubin_text, _, ptx_text = architectures.partition("|")
     cubins = [arch for arch, _, _ in _parse_architectures(cubin_text)]
     ptx = list(_parse_architectures(ptx_text))

@@ -9,6 +9,7 @@ that line. Other builds of the same sources have the same lines.
 import dataclasses
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from tfdoctor.compat.decode import DataError, Sources, read
@@ -26,7 +27,7 @@ _MARKDOWN_INIT = re.compile(r"(?<=[^\W_])_{1,2}init_{0,2}\.py$")
 class PythonFile:
     """The functions of one file."""
 
-    functions: Mapping[str, str]
+    functions: Mapping[str, str] = field(metadata={"key": "functions"})
     """The spans of each function, separated by spaces: `"1280-1300:12-14,16"`.
 
     A span has the first and last line, and the indices in `releases` of the releases that have it. `<module>` has a
@@ -36,7 +37,7 @@ class PythonFile:
 
 @dataclasses.dataclass(frozen=True)
 class Functions:
-    """The contents of the file."""
+    """The functions of the measured releases."""
 
     as_of: str
     sources: Sources

@@ -63,10 +63,10 @@ class GpuMatch:
 
 @dataclasses.dataclass(frozen=True)
 class GpuTable:
-    """The contents of the file."""
+    """The known GPUs."""
 
     as_of: str
-    ambiguous: Mapping[str, str]
+    ambiguous: Mapping[str, str] = field(metadata={"key": "ambiguous"})
     """The names that GPUs of several compute capabilities share, with the capabilities: `"3.5, 5.2"`."""
     gpus: tuple[Gpu, ...] = field(metadata={"noun": "GPU"})
     """Sorted by capability, then name."""

@@ -1,6 +1,6 @@
 """Container images and their contents: compat/images.toml.
 
-An image that is not in the table may nevertheless exist. Only `deleted` lists images that no longer exist.
+An image that is not in the table may nevertheless exist. Only `[[deleted]]` lists images that no longer exist.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -48,7 +48,7 @@ class CudaImages:
     """The part of the tags that stands for cuDNN: `"cudnn8"` or `"cudnn"`. None if no image has cuDNN."""
     cudnn_systems: tuple[str, ...] = ()
     cudnn_flavours: tuple[Flavour, ...] = ()
-    cudnn: Mapping[str, str] = field(default_factory=dict)
+    cudnn: Mapping[str, str] = field(default_factory=dict, metadata={"key": "cudnn"})
     """cuDNN version by Ubuntu release, if known."""
     note: str = ""
     sources: Sources
@@ -103,10 +103,10 @@ class OfficialImages:
     python: str
     cuda: str
     cudnn: str | None = None
-    works: bool
+    works: bool = field(metadata={"key": "works"})
     """Whether TensorFlow finds its libraries in the image."""
-    why: str = ""
-    """The reason why TensorFlow does not find them; empty if it does."""
+    why: str = field(default="", metadata={"key": "why"})
+    """The reason why TensorFlow does not find its libraries; empty if it finds them."""
     evidence: ImageEvidence
     sources: Sources
 
@@ -144,7 +144,7 @@ class NgcImage:
     cudnn: str | None = None
     driver: str | None = None
     """The driver branch that it was built for."""
-    lowest: str | None = None
+    lowest: str | None = field(default=None, metadata={"key": "lowest"})
     """Lowest compute capability that it supports; None if not known."""
     note: str = ""
     evidence: ImageEvidence
@@ -191,17 +191,17 @@ class ToolImage:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The contents of the file."""
+    """The container images in the file."""
 
     as_of: str
-    cuda: tuple[CudaImages, ...]
+    cuda: tuple[CudaImages, ...] = field(metadata={"key": "cuda"})
     """Oldest first."""
     gone: tuple[DeletedImages, ...] = field(metadata={"key": "deleted"})
-    official: tuple[OfficialImages, ...]
-    ngc: tuple[NgcImage, ...]
-    python: tuple[PythonImage, ...]
+    official: tuple[OfficialImages, ...] = field(metadata={"key": "official"})
+    ngc: tuple[NgcImage, ...] = field(metadata={"key": "ngc"})
+    python: tuple[PythonImage, ...] = field(metadata={"key": "python"})
     """The preferred image comes first."""
-    tool: tuple[ToolImage, ...]
+    tool: tuple[ToolImage, ...] = field(metadata={"key": "tool"})
 
     def find_tool(self, program: str) -> ToolImage | None:
         """Return the image that contains a program; None if there is none."""
@@ -230,16 +230,16 @@ class Images:
                 continue
             systems = release.systems if cudnn_major is None else release.cudnn_systems
             flavours = release.flavours if cudnn_major is None else release.cudnn_flavours
-            for name in reversed(systems):
-                if system is not None and name != system:
+            for tag_system in reversed(systems):
+                if system is not None and tag_system != system:
                     continue
-                cudnn = None if cudnn_major is None else release.cudnn.get(name)
-                if cudnn_major is not None and _get_cudnn_major(release, name) != cudnn_major:
+                cudnn = None if cudnn_major is None else release.cudnn.get(tag_system)
+                if cudnn_major is not None and _get_cudnn_major(release, tag_system) != cudnn_major:
                     continue
                 tags += [
-                    _make_tag(release, name, kind, cudnn, with_cudnn=cudnn_major is not None)
-                    for kind in flavours
-                    if flavour in (None, kind)
+                    _make_tag(release, tag_system, tag_flavour, cudnn, with_cudnn=cudnn_major is not None)
+                    for tag_flavour in flavours
+                    if flavour in (None, tag_flavour)
                 ]
         return tuple(tags)
 
@@ -273,8 +273,8 @@ class Images:
     def list_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
         """Return NVIDIA's TensorFlow images, newest first.
 
-        `tensorflow` and `cuda` are version prefixes; None selects all. An image of unknown TensorFlow version matches only
-        a major version, if its tag contains that.
+        `tensorflow` and `cuda` are version prefixes; None selects all. An image whose TensorFlow version is unknown matches
+        only a major version that is in its tag.
         """
         return tuple(
             image
@@ -290,6 +290,7 @@ def _make_tag(
     """Return the tag for one combination of system, flavour and cuDNN."""
     cudnn_part = f"{release.cudnn_tag}-" if with_cudnn else ""
     name = f"nvidia/cuda:{release.version}-{cudnn_part}{flavour}-ubuntu{system}"
+    # Spelled out, so that type checkers know that it is a Flavour.
     kind: Flavour = "base" if flavour == "base" else "runtime" if flavour == "runtime" else "devel"
     return ImageTag(name, release.version, system, kind, cudnn, with_cudnn, release.status)
 

@@ -20,31 +20,31 @@ __all__ = ["Imported", "find_imported", "list_measured_minors", "load_imported"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What the import of one TensorFlow release was measured to need."""
+    """The measured needs of the import of one TensorFlow release."""
 
     as_of: str
     tensorflow: str
     python: str
-    needs: Mapping[str, tuple[str, ...]]
-    """Attributes that are used, by module. An error with one of them stops the import."""
-    must: tuple[str, ...]
+    needs: Mapping[str, tuple[str, ...]] = field(metadata={"key": "needs"})
+    """The attributes that the import uses, by module. A missing attribute stops the import."""
+    must: tuple[str, ...] = field(metadata={"key": "must"})
     """Required packages that import TensorFlow themselves."""
-    tried: tuple[str, ...]
-    """Optional modules: TensorFlow ignores an ImportError from them, but no other error."""
-    family: Mapping[str, tuple[str, ...]]
+    tried: tuple[str, ...] = field(metadata={"key": "tried"})
+    """Optional modules. TensorFlow ignores an ImportError from them, but no other error."""
+    family: Mapping[str, tuple[str, ...]] = field(metadata={"key": "family"})
     """The modules that Keras and similar packages need, by the package that needs them."""
-    standard: Mapping[str, tuple[str, ...]]
-    """Attributes that are used, by module of the standard library."""
-    shadowable: frozenset[str]
+    standard: Mapping[str, tuple[str, ...]] = field(metadata={"key": "standard"})
+    """The attributes that the import uses, by module of the standard library."""
+    shadowable: frozenset[str] = field(metadata={"key": "shadowable"})
     """All loaded modules of the standard library that a file with the same name can shadow."""
-    idle: frozenset[str]
+    idle: frozenset[str] = field(metadata={"key": "idle"})
     """Source files and shared objects of TensorFlow that the import does not load, relative to site-packages."""
-    sets: tuple[Mapping[str, str], ...]
+    sets: tuple[Mapping[str, str], ...] = field(metadata={"key": "sets"})
     """Sets of distributions (version by normalized name) with which the import worked."""
     exact: bool = field(default=True, metadata={"key": None})
     """Whether this minor release was measured.
 
-    If not, the data are those of the next lower measured minor, and must not be used to check attributes.
+    If not, the data are from the next lower measured minor, and must not be used to check attributes.
     """
 
 
@@ -56,18 +56,18 @@ def list_measured_minors(folder: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def find_imported(folder: Path, version: str | None) -> Imported | None:
-    """Return what the import of a TensorFlow needs: data of its minor, or of the next lower measured one.
+    """Return what the import of a release needs: data of its minor, or of the next lower measured one.
 
-    The result is None if `version` is None, not a version, or older than all measured ones. Raise DataError if the data
-    are invalid.
+    The result is None if `version` is None, not a version, or older than all measured releases. Raise DataError if the
+    data are invalid.
     """
     if version is None or not versions.is_version(version):
         return None
     minor = versions.major_minor(version)
     candidates = [
-        item
-        for item in list_measured_minors(folder)
-        if versions.parse_numbers(item) <= versions.parse_numbers(minor)
+        measured_minor
+        for measured_minor in list_measured_minors(folder)
+        if versions.parse_numbers(measured_minor) <= versions.parse_numbers(minor)
     ]
     if not candidates:
         return None

@@ -9,6 +9,7 @@ accepts is unsupported. A type that some kernel accepts may still be unsupported
 import dataclasses
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from tfdoctor import versions
@@ -44,25 +45,25 @@ class OperationKernels:
 class KernelRow:
     """The kernels of an operation in all releases."""
 
-    cpu: str = ""
+    cpu: str = field(default="", metadata={"key": "cpu"})
     """The types that the CPU kernels accept, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
 
-    Each group has attributes with the index of their types in `sets`, and after the colon the indices in `releases` of
-    the releases that it applies to. A group without attributes means any types.
+    Each group assigns to attributes the index of their types in `sets`. After the colon are the indices in `releases` of
+    the releases that the group is for. A group without attributes accepts any types.
     """
-    gpu: str = ""
+    gpu: str = field(default="", metadata={"key": "gpu"})
     """The types that the GPU kernels accept, in the same format."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernels:
-    """The contents of the file."""
+    """The kernels of all measured releases."""
 
     as_of: str
     sources: Sources
     releases: tuple[str, ...]
     """Measured releases, oldest first, one of each minor."""
-    sets: tuple[str, ...]
+    sets: tuple[str, ...] = field(metadata={"key": "sets"})
     """Sets of type names, such as `"float16,float32"`."""
     operations: Mapping[str, KernelRow]
 
@@ -85,12 +86,12 @@ class Kernels:
 
         Raise DataError if the table is invalid.
         """
-        entry = self.operations.get(operation)
-        if entry is None or release not in self.releases:
+        row = self.operations.get(operation)
+        if row is None or release not in self.releases:
             return None
         try:
             kernels = OperationKernels(
-                self._parse_types(entry.cpu, release), self._parse_types(entry.gpu, release)
+                self._parse_types(row.cpu, release), self._parse_types(row.gpu, release)
             )
         except (ValueError, IndexError) as error:
             msg = f"compat/kernels.json: {operation}: {error}"

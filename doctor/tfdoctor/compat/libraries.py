@@ -66,27 +66,27 @@ class LibraryFamily:
     """The name between `lib` and `.so`: `"cusolver"` in `libcusolver.so.11`."""
     title: str
     role: Literal["registration", "lazy", "dependency", "driver", "optional"]
-    """How TensorFlow uses it.
+    """How TensorFlow uses the library.
 
     registration: opened when GPUs are registered; lazy: opened later; dependency: needed by another library;
     driver: part of the driver; optional: not required.
     """
-    define: str | None = None
+    define: str | None = field(default=None, metadata={"key": "define"})
     """Name of its version in cuda_config.h: `"CUSOLVER"` for `TF_CUSOLVER_VERSION`."""
     first_tf: str | None = None
     """First TensorFlow minor that opens it at registration."""
     last_tf: str | None = None
-    """Last TensorFlow minor that does; None if current releases still open it."""
-    sonames: Mapping[str, str] = field(default_factory=dict)
+    """Last TensorFlow minor that opens it at registration; None if current releases still do."""
+    sonames: Mapping[str, str] = field(default_factory=dict, metadata={"key": "sonames"})
     """The version in the soname, by CUDA minor or major version; `"11"` is for each 11.x that is not listed."""
     wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _parse_wheels)] = field(
         default_factory=dict
     )
-    debian: Mapping[str, str] = field(default_factory=dict)
+    debian: Mapping[str, str] = field(default_factory=dict, metadata={"key": "debian"})
     """The package in NVIDIA's repository, by CUDA minor or major version; `{dash}` is the CUDA version as `12-5`."""
-    distro: Mapping[str, str] = field(default_factory=dict)
+    distro: Mapping[str, str] = field(default_factory=dict, metadata={"key": "distro"})
     """The package of Debian or Ubuntu, by the version in the soname."""
-    conda: str | None = None
+    conda: str | None = field(default=None, metadata={"key": "conda"})
     """The package on conda-forge for CUDA 12 and newer. For older CUDA, `cudatoolkit` (or `cudnn`) contains it."""
     sources: Sources
 
@@ -104,7 +104,7 @@ class CpuOnlyReleases:
     source: str
 
     def includes(self, minor: tuple[int, ...]) -> bool:
-        """Return whether a minor release, such as `(2, 0)`, is one of them."""
+        """Return whether a minor release, such as `(2, 0)`, is CPU-only."""
         return versions.is_minor_in_range(minor, self.since, self.until)
 
 
@@ -116,12 +116,12 @@ class TfDistribution:
     name: str
     gpu: bool | None = None
     """Whether it has GPU code; None if that depends on the version."""
-    same_as: str | None = None
+    same_as: str | None = field(default=None, metadata={"key": "same_as"})
     """The distribution whose releases have the same contents; None if there is none."""
-    retired: str | None = None
+    retired: str | None = field(default=None, metadata={"key": "retired"})
     """The version that contains no TensorFlow and only announces the end of the distribution."""
     note: str
-    for_cpu: tuple[CpuOnlyReleases, ...] = ()
+    for_cpu: tuple[CpuOnlyReleases, ...] = field(default=(), metadata={"key": "for_cpu"})
     """Releases without GPU code."""
     sources: Sources
 
@@ -137,18 +137,18 @@ class Registration:
     NAMED: ClassVar = ("since",)
     since: str
     """First minor."""
-    linked: bool
+    linked: bool = field(metadata={"key": "linked"})
     """Whether the libraries are linked, so that the import fails without them. Otherwise TensorFlow opens them."""
-    opens: tuple[str, ...]
+    opens: tuple[str, ...] = field(metadata={"key": "opens"})
     """CUDA libraries without `lib` and `.so`, in the order in which TensorFlow tries them."""
-    driver: tuple[str, ...]
+    driver: tuple[str, ...] = field(metadata={"key": "driver"})
     """Sonames of the driver's libraries."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryTable:
-    """The contents of the file."""
+    """The libraries and distributions in the file."""
 
     as_of: str
     libraries: tuple[LibraryFamily, ...] = field(metadata={"key": "library"})
@@ -165,8 +165,8 @@ class LibraryTable:
     def find_required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
         """Return the sonames that a build of this version needs to register GPUs.
 
-        `cuda_config` has the defines of the build's cuda_config.h. The result is empty if there are no defines, and None
-        if a required version is not among them.
+        `cuda_config` contains the defines of the build's cuda_config.h. The result is empty if there are no defines, and
+        None if a required version is not among them.
         """
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:

@@ -8,6 +8,7 @@ CPython on Linux x86-64 and `pip install --no-deps --require-hashes`.
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -95,14 +96,14 @@ class Trial:
     """Version of Python, such as `"3.9.18"`."""
     lock: str
     """`Lock.digest` of the tested lock."""
-    ok: bool
+    ok: bool = field(metadata={"key": "ok"})
     """Whether the test succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TrialTable:
     as_of: str
-    locks: Mapping[str, Trial]
+    locks: Mapping[str, Trial] = field(metadata={"key": "locks"})
 
 
 def choose_locked_package(version: str) -> str:
@@ -128,7 +129,7 @@ class Locks:
     """The lock files of compat/locks. Methods that read a file raise DataError if it is invalid."""
 
     def __init__(self, folder: Path) -> None:
-        """Use the locks in `folder`/locks; `folder` is compat/ itself."""
+        """Use the locks in `folder`/locks, where `folder` is compat/."""
         self.folder = folder / "locks"
 
     def path(self, package: str, version: str, python: str) -> Path:
@@ -182,7 +183,7 @@ def read_lock(path: Path) -> Lock:
             msg = f"{path.name}:{number}: not `name==version --hash=sha256:…`: {line[:80]}"
             raise DataError(msg)
         hashes = tuple(part.rpartition(":")[2] for part in match[3].split())
-        packages.append(LockedPackage(match[1], match[2], hashes, match[4] is not None))
+        packages.append(LockedPackage(name=match[1], version=match[2], hashes=hashes, built=match[4] is not None))
         if list(hashes) != sorted({*hashes}) or not versions.is_version(match[2]):
             msg = f"{path.name}:{number}: hashes out of order, or no version"
             raise DataError(msg)

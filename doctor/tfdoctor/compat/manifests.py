@@ -29,24 +29,24 @@ class Manifest:
     image: str
     """Full name, such as `"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
     digest: Annotated[str | None, Converted(str, _validate_digest)] = None
-    """Digest of the tag. If the tag has several platforms, it is that of the image index."""
-    read: str
+    """Digest of the tag. For a tag with several platforms, it is the digest of the image index."""
+    read: str = field(metadata={"key": "read"})
     """Date of the measurement."""
     evidence: Evidence
     """measured: reported by a registry; inferred: taken from files that others published."""
-    download: int | None = None
+    download: int | None = field(default=None, metadata={"key": "download"})
     """Size of all layers to download, in bytes."""
-    unpacked: int | None = None
+    unpacked: int | None = field(default=None, metadata={"key": "unpacked"})
     """Size on the engine's disk in bytes, as in `docker images`."""
     layers: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, metadata={"key": "env"})
     labels: Mapping[str, str] = field(default_factory=dict)
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The contents of the file."""
+    """The known manifests."""
 
     as_of: str
     images: tuple[Manifest, ...] = field(metadata={"noun": "image"})

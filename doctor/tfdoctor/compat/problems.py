@@ -32,9 +32,9 @@ class Problem:
 
     NAMED: ClassVar = ("id",)
     id: str
-    told_by_rules: bool = False
-    """Whether a rule reports the problem, so that it must not be reported a second time from the table."""
-    package: tuple[str, ...]
+    told_by_rules: bool = field(default=False, metadata={"key": "told_by_rules"})
+    """Whether a rule reports the problem, so that it must not be reported again from the table."""
+    package: tuple[str, ...] = field(metadata={"key": "package"})
     """Affected distributions."""
     versions: str
     """Affected TensorFlow versions as a PEP 440 specifier set."""
@@ -45,13 +45,13 @@ class Problem:
     title: str
     text: str
     when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _validate_conditions)] = field(
-        default_factory=dict
+        default_factory=dict, metadata={"key": "when"}
     )
     """Additional conditions that must all be true: `capability` (`"<7.5"`), `extra`, `image`, `python`, `platform`."""
     remedy: str
     pins: tuple[str, ...] = ()
     """Requirements that avoid the problem."""
-    seen: str
+    seen: str = field(metadata={"key": "seen"})
     """The measurement, test or bug report that shows the problem."""
     evidence: Evidence
     sources: Sources
@@ -63,7 +63,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ProblemTable:
-    """The contents of the file, in its order."""
+    """The known problems, in the order of the file."""
 
     as_of: str
     problems: tuple[Problem, ...] = field(metadata={"key": "problem"})

@@ -35,13 +35,13 @@ class Leftover:
     """The part of the installation that contains the files."""
     tensorflow: ReleaseSet
     """Tested TensorFlow releases as a PEP 440 specifier set."""
-    why: str
+    why: str = field(metadata={"key": "why"})
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class PruneTable:
-    """The contents of the file."""
+    """The files that an image does not need."""
 
     as_of: str
     leftovers: tuple[Leftover, ...] = field(metadata={"key": "leftover"})

@@ -22,13 +22,13 @@ class PythonSystem:
     name: str
     codename: str
     glibc: str
-    default: str
+    default: str = field(metadata={"key": "default"})
     """Version of its `python3`."""
-    others: tuple[str, ...]
+    others: tuple[str, ...] = field(metadata={"key": "others"})
     """Other Python versions in its repositories."""
-    prerelease: tuple[str, ...] = ()
+    prerelease: tuple[str, ...] = field(default=(), metadata={"key": "prerelease"})
     """Versions in `others` that are release candidates."""
-    managed: bool = False
+    managed: bool = field(default=False, metadata={"key": "managed"})
     """Whether its pip refuses to install into its Python (PEP 668)."""
     evidence: Evidence
     sources: Sources
@@ -46,8 +46,8 @@ class DebianPython:
     NAMED: ClassVar = ("name",)
     name: str
     codename: str
-    default: str
-    managed: bool = False
+    default: str = field(metadata={"key": "default"})
+    managed: bool = field(default=False, metadata={"key": "managed"})
     """Whether its pip refuses to install into its Python (PEP 668)."""
     sources: Sources
 
@@ -62,7 +62,7 @@ class PythonBuilds:
     command: str
     """Install command with `{python}` for the version."""
     pythons: tuple[str, ...]
-    newest: Mapping[str, str]
+    newest: Mapping[str, str] = field(metadata={"key": "newest"})
     """Newest patch release of each Python, if known."""
     note: str = ""
     evidence: Evidence
@@ -95,13 +95,13 @@ class PythonBuild:
 
 @dataclass(frozen=True, slots=True)
 class Pythons:
-    """The contents of the file."""
+    """The sources of Python versions, by kind."""
 
     as_of: str
     systems: tuple[PythonSystem, ...] = field(metadata={"key": "system"})
     """Oldest first."""
-    debian: tuple[DebianPython, ...]
-    builds: tuple[PythonBuilds, ...]
+    debian: tuple[DebianPython, ...] = field(metadata={"key": "debian"})
+    builds: tuple[PythonBuilds, ...] = field(metadata={"key": "builds"})
     """The preferred provider comes first."""
 
     def find_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
@@ -113,19 +113,26 @@ class Pythons:
         minor = versions.major_minor(python)
         packages = [
             PythonBuild(
-                minor,
-                f"ubuntu {source.name}",
-                f"python{minor}",
-                None,
-                minor in source.prerelease,
-                source.evidence,
+                python=minor,
+                origin=f"ubuntu {source.name}",
+                package=f"python{minor}",
+                command=None,
+                prerelease=minor in source.prerelease,
+                evidence=source.evidence,
             )
             for source in reversed(self.systems)
             if minor in (source.default, *source.others) and system in (None, source.name)
         ]
         packages.sort(key=lambda build: build.prerelease)
         builds = [
-            PythonBuild(minor, source.name, None, source.command.format(python=minor), False, source.evidence)
+            PythonBuild(
+                python=minor,
+                origin=source.name,
+                package=None,
+                command=source.command.format(python=minor),
+                prerelease=False,
+                evidence=source.evidence,
+            )
             for source in self.builds
             if minor in source.pythons
         ]

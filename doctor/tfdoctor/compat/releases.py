@@ -41,7 +41,7 @@ Code = Literal["native", "jit", "arch-specific", "none", "unknown"]
 
 
 class UnknownReleaseError(LookupError):
-    """A TensorFlow release is not known. `nearest` lists the closest known ones, newest first."""
+    """A TensorFlow release is not known. `nearest` lists the closest known versions, newest first."""
 
     def __init__(self, version: str, nearest: tuple[str, ...]) -> None:
         hint = f"; the nearest known: {', '.join(nearest)}" if nearest else ""
@@ -61,7 +61,7 @@ class Release:
     package: str
     """`tensorflow` or `tensorflow-gpu`."""
     version: str
-    released: str
+    released: str = field(metadata={"key": "released"})
     """Release date, ISO 8601."""
     yanked: bool
     gpu: bool
@@ -76,15 +76,15 @@ class Release:
     """Platform tag in the wheel's name. It is wrong for 1.x; `glibc` has the real minimum."""
     wheel: str
     """Wheel that was measured. The wheel for one Python version represents all."""
-    size: int
+    size: int = field(metadata={"key": "size"})
     """Size of the wheel in bytes."""
-    unpacked: int
+    unpacked: int = field(metadata={"key": "unpacked"})
     """Size of its contents in bytes."""
     sha256: str
     cuda: str | None = None
     """CUDA version of the build, according to cuda_config.h or, if that is missing, the documentation."""
     cudnn: str | None = None
-    """cuDNN version of the build: major and minor, or only the major if no more is known. It refuses a lower minor."""
+    """cuDNN version of the build: major and minor, or only the major. TensorFlow refuses a lower minor."""
     cudnn_evidence: Evidence | None = None
     """Evidence for `cudnn`.
 
@@ -102,7 +102,7 @@ class Release:
     """Sonames that the import tries to open; if one is missing, TensorFlow only logs it (TensorRT)."""
     driver_libraries: tuple[str, ...]
     """The driver's sonames that are required to register a GPU, or if linked (1.1 and newer) to import TensorFlow."""
-    libraries_from: str
+    libraries_from: str = field(metadata={"key": "libraries_from"})
     """The version in which the libraries were measured; usually this one."""
     runpath: Mapping[str, tuple[str, ...]]
     """The `nvidia/…/lib` folders on the RUNPATH of each file in the wheel; empty before 2.14."""
@@ -132,7 +132,7 @@ class Release:
     """`and-cuda` if the wheel has this extra, else None."""
     extra_pins: tuple[str, ...]
     """Requirements of the extra, as written (PEP 508, without markers about the extra)."""
-    requires: tuple[str, ...]
+    requires: tuple[str, ...] = field(metadata={"key": "requires"})
     """Requirements for numpy, protobuf, h5py and keras, as written."""
     evidence: Evidence
     inferred_from: str | None = None
@@ -174,14 +174,14 @@ class Nearest:
     exact: bool
     """Whether the release has exactly the requested version."""
     extrapolated: bool
-    """Whether the requested version is newer than the table. Its installed files are then a better source."""
+    """Whether the requested version is newer than the table, so that its installed files are a better source."""
     reason: str
-    """A clause that explains the choice; empty if it is exact."""
+    """A clause that explains the choice; empty if the release has exactly the requested version."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Releases:
-    """The contents of the file."""
+    """All known releases."""
 
     as_of: str
     releases: tuple[Release, ...] = field(metadata={"noun": "release"})

@@ -24,15 +24,15 @@ _MAX_CACHED_RESULTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class UnmeasuredBuild:
-    """A build that can no longer be measured, and that has the lines of another release."""
+    """A build that can no longer be measured, but that has the source lines of another release."""
 
     NAMED: ClassVar = ("version",)
     version: str
-    like: str
+    like: str = field(metadata={"key": "like"})
     """The release whose lines it has."""
-    first: str
+    first: str = field(metadata={"key": "first"})
     """The first date on which it was in use."""
-    last: str
+    last: str = field(metadata={"key": "last"})
     """The last date on which it was in use."""
     source: str
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True)
 class SourceLines:
-    """The contents of the file."""
+    """The source lines of all measured releases."""
 
     as_of: str
     sources: Sources
@@ -75,8 +75,8 @@ class SourceLines:
     """Measured releases, oldest first, including those in `builds`."""
     files: Mapping[str, SourceFile]
     """Files by the path that was passed to the compiler."""
-    unpublished: tuple[UnmeasuredBuild, ...] = field(default=(), metadata={"noun": "build"})
-    builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"noun": "build"})
+    unpublished: tuple[UnmeasuredBuild, ...] = field(default=(), metadata={"key": "unpublished", "noun": "build"})
+    builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"key": "builds", "noun": "build"})
     """Release candidates, and packages for AMD GPUs."""
 
     @cached_property
@@ -101,8 +101,8 @@ class SourceLines:
         """Return the releases that log from a source line; None if the file is not in the table.
 
         Builds in `unpublished` are included. `path` is a path in a log: complete, with a build prefix, with backslashes,
-        or only the file's name. If `message` matches the text of some releases, those that log another text from this
-        line are excluded. So are those that log this text from another line.
+        or only the file's name. If `message` matches the text of some releases at this line, releases with another text at
+        this line are excluded. Releases that log this text from another line are excluded as well.
         """
         key = path, line, message
         if key not in self._cached_results:

@@ -291,7 +291,7 @@ class Compat:
         return self._releases.nearest(version, self._canonical_package(package))
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
-        """Return the releases that the user selects with `spec`, newest first (see releases.Releases.select)."""
+        """Return the releases that the user selects with `spec`, newest first (see releases.Releases)."""
         return self._releases.select(spec, package)
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
@@ -301,11 +301,11 @@ class Compat:
     def releases_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
-        """Return the final releases with a wheel for this Python, newest first (see Releases.list_for_python)."""
+        """Return the final releases with a wheel for this Python, newest first (see releases.Releases)."""
         return self._releases.list_for_python(python, platform, gpu=gpu)
 
     def code_for(self, release: Release, capability: str) -> Code:
-        """Return the kind of code that the wheel has for a compute capability (see releases.code_for)."""
+        """Return the kind of code that the wheel has for a compute capability (see the module `releases`)."""
         return code_for(release, capability)
 
     def get_coverage(self, release: Release, capability: str) -> Coverage | None:
@@ -332,8 +332,8 @@ class Compat:
     def find_ptx_requirement(self, release: Release, capability: str) -> tuple[str, str] | None:
         """Return (CUDA version, share): the driver must support that CUDA to compile this share of kernels.
 
-        An example is `("12.5", "most")`. If the ISA version of the PTX is not known, the CUDA version of the wheel is
-        returned. The result is None if nothing must be compiled, or if no version is known.
+        An example is `("12.5", "most")`. If the ISA version of the PTX is not known, the CUDA version is that of the wheel.
+        The result is None if nothing must be compiled, or if no version is known.
         """
         coverage = self.get_coverage(release, capability)
         if coverage is None:
@@ -356,7 +356,7 @@ class Compat:
         return self._traits.get_trait(name)
 
     def list_traits(self, version: str | None) -> frozenset[TraitName]:
-        """Return the behaviors of a TensorFlow version. None, an unknown version, has those without a `since`."""
+        """Return the behaviors of a TensorFlow version; for None, those that are as old as the first release."""
         minor = versions.parse_numbers(version)[:2] if version else ()
         return frozenset(trait.name for trait in self._traits.traits if trait.applies_to(minor))
 
@@ -372,7 +372,7 @@ class Compat:
     # --- libraries ---
 
     def registration(self, version: str) -> Registration:
-        """Return how a TensorFlow version loads its libraries (see libraries.LibraryTable.registration)."""
+        """Return how a TensorFlow version loads its libraries (see libraries.LibraryTable)."""
         return self._libraries.registration(version)
 
     def find_required_libraries(
@@ -380,8 +380,8 @@ class Compat:
     ) -> tuple[str, ...] | None:
         """Return the sonames that a build needs to register GPUs, according to its cuda_config.h.
 
-        `cuda_config` has the defines of that header (`TF_CUDART_VERSION` or `CUDART`), and `release` is the version or a
-        release. The sonames, without those of the driver, are in the order in which TensorFlow opens them. The result is
+        `cuda_config` contains the defines of that header (`TF_CUDART_VERSION` or `CUDART`). `release` is a release or its
+        version. The sonames, without those of the driver, are in the order in which TensorFlow opens them. The result is
         empty if there are no defines, and None if a required version is not among them.
         """
         version = release if isinstance(release, str) else release.version
@@ -413,7 +413,7 @@ class Compat:
         return self._libraries.find_wheel(soname, cuda_major)
 
     def find_nvidia_package(self, soname: str, cuda: str | None = None) -> str | None:
-        """Return the package in NVIDIA's apt repository (see LibraryTable.debian_package_for)."""
+        """Return the package in NVIDIA's apt repository that contains a library; None if there is none."""
         return self._libraries.find_nvidia_package(soname, cuda)
 
     def find_distro_package(self, soname: str) -> str | None:
@@ -442,7 +442,7 @@ class Compat:
         return self._cuda.all_series
 
     def cuda_release(self, cuda: str) -> CudaRelease | None:
-        """Return the toolkit release of this version (see cuda.CudaTable.release)."""
+        """Return the toolkit release of this version (see cuda.CudaTable)."""
         return self._cuda_release(cuda)
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
@@ -471,7 +471,7 @@ class Compat:
         return self._cudnn.find_end(capability, major)
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
-        """Return the cuDNN for conda's `cudatoolkit` (see cudnn.CudnnTable.find_conda_version)."""
+        """Return the cuDNN for conda's `cudatoolkit` (see cudnn.CudnnTable)."""
         return self._cudnn.find_conda_version(cuda, built)
 
     @property
@@ -519,7 +519,7 @@ class Compat:
     def image_tags(
         self, cuda: str, cudnn_major: int | None = None, flavour: Flavour | None = None
     ) -> tuple[ImageTag, ...]:
-        """Return the known tags of nvidia/cuda (see images.Images.tags)."""
+        """Return the known tags of nvidia/cuda (see images.Images)."""
         return self.images.tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
 
     def official_image(self, tf: str) -> OfficialImage | None:
@@ -527,11 +527,11 @@ class Compat:
         return self.images.find_official(tf)
 
     def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """Return NVIDIA's TensorFlow images, newest first (see images.Images.list_ngc)."""
+        """Return NVIDIA's TensorFlow images, newest first (see images.Images)."""
         return self.images.list_ngc(tf, cuda=cuda)
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return all known sources of a Python version (see pythons.Pythons.find_builds)."""
+        """Return all known sources of a Python version (see pythons.Pythons)."""
         return self.pythons.find_builds(python, system=system)
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
@@ -549,7 +549,7 @@ class Compat:
         return self._companions.ladders
 
     def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Return the requirement that limits each package (see companions.CompanionTable.limits)."""
+        """Return the requirement that limits each package (see companions.CompanionTable)."""
         return self._companions.list_limits(tensorflow, requires)
 
     def find_breaking(
@@ -559,11 +559,11 @@ class Compat:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """Return the companions that apply to an environment (see companions.CompanionTable.find_breaking)."""
+        """Return the companions that apply to an environment (see companions.CompanionTable)."""
         return self._companions.find_breaking(tensorflow, distributions, environment, absent)
 
     def find_imported(self, version: str | None) -> Imported | None:
-        """Return what the import of a TensorFlow version needs (see imported.find_imported)."""
+        """Return what the import of a TensorFlow version needs (see the module `imported`)."""
         from tfdoctor.compat.imported import find_imported
 
         return find_imported(self.folder, version)

@@ -50,7 +50,7 @@ class Trait:
     """First minor with the behavior; None if it is the first release."""
     until: str | None = None
     """Last minor with the behavior; None if current releases have it."""
-    what: str
+    what: str = field(metadata={"key": "what"})
     evidence: Evidence
     sources: Sources
 
@@ -64,7 +64,7 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The contents of the file."""
+    """All behaviors in the file."""
 
     as_of: str
     traits: tuple[Trait, ...] = field(metadata={"key": "trait"})

@@ -51,7 +51,7 @@ class CudaLibrary:
     """Path below site-packages, such as `"nvidia/cublas/lib/libcublas.so.12"`."""
     soname: Annotated[str, Converted(str | None, lambda text: text or "")] = ""
     """Its DT_SONAME; empty if it has none."""
-    needed: tuple[str, ...]
+    needed: tuple[str, ...] = field(metadata={"key": "needed"})
     """Sonames of the libraries that it needs (DT_NEEDED), except glibc and the compiler's."""
 
     @property
@@ -74,9 +74,9 @@ class CudaWheel:
     version: str
     filename: str = field(metadata={"key": "file"})
     sha256: str
-    size: int
+    size: int = field(metadata={"key": "size"})
     """Bytes to download."""
-    unpacked: int
+    unpacked: int = field(metadata={"key": "unpacked"})
     """Bytes on disk."""
     libraries: tuple[CudaLibrary, ...] = ()
     """Sorted by path."""
@@ -106,7 +106,7 @@ class CudaSet:
     """Requirements `name==version`, sorted by name."""
     wheels: tuple[CudaWheel, ...] = field(default=(), metadata={"key": None})
     """The measured data of these wheels; empty if they are not loaded (see `read_sets`)."""
-    why: str
+    why: str = field(metadata={"key": "why"})
     evidence: Evidence
     sources: Sources
 
@@ -139,7 +139,7 @@ class CudaSet:
 
 @dataclass(frozen=True, slots=True)
 class CudaSets:
-    """The contents of both files."""
+    """The sets of wheels, from both files."""
 
     as_of: str
     sets: tuple[CudaSet, ...] = field(metadata={"key": "set"})
@@ -155,19 +155,19 @@ class CudaSets:
 def load_cuda_wheels(folder: Path) -> CudaSets:
     """Load the hand-written and the measured table, and merge them. Raise DataError if one is invalid."""
     table = read_sets(folder)
-    measured = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
+    measured_wheels = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
     for cuda_set in table.sets:
         for pin in cuda_set.pins:
-            if pin not in measured:
+            if pin not in measured_wheels:
                 location = f"compat/cuda_wheels.toml: set {cuda_set.id}"
                 msg = f"{location}: `{pin}` was not measured: run scripts/update_locks.py cuda"
                 raise DataError(msg)
-    unused = set(measured) - {pin for cuda_set in table.sets for pin in cuda_set.pins}
-    if unused:
-        msg = f"compat/locks/cuda/wheels.json: no set has {min(unused)}"
+    unused_pins = set(measured_wheels) - {pin for cuda_set in table.sets for pin in cuda_set.pins}
+    if unused_pins:
+        msg = f"compat/locks/cuda/wheels.json: no set has {min(unused_pins)}"
         raise DataError(msg)
     sets = (
-        replace(cuda_set, wheels=tuple(measured[pin] for pin in cuda_set.pins)) for cuda_set in table.sets
+        replace(cuda_set, wheels=tuple(measured_wheels[pin] for pin in cuda_set.pins)) for cuda_set in table.sets
     )
     return replace(table, sets=tuple(sets))
 

@@ -1,4 +1,7 @@
-"""Check a Dockerfile, and return findings and a verdict. Only callables use files and the network."""
+"""Check a Dockerfile, and return findings and a verdict.
+
+This module reads no files and no network by itself: the caller passes functions that do.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class DockerfileReport:
     subject: ImageModel
     tensorflow: TensorFlow
     findings: tuple[Finding, ...]
-    """Sorted by severity, then: those about the base image, those of the `check` rules, the others."""
+    """Sorted by severity. Equally severe findings: about the base image, of the `check` rules, others."""
     verdict: Verdict
 
 
@@ -52,8 +55,8 @@ def check_dockerfile(
 ) -> DockerfileReport | None:
     """Check a Dockerfile, and return the report, or None if it has no FROM.
 
-    `read` returns the text of a path in the build context, or None. `start` describes how the container is started, if
-    that is known. `query_index` asks the package index whether requirements can be installed together.
+    `read` returns the text of a path in the build context, or None. `start` describes how the container is started; None
+    if that is not known. `query_index` asks the package index whether requirements can be installed together.
     """
     file = parse_dockerfile(text)
     if not file.stages:
@@ -85,8 +88,8 @@ def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdi
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     name = context.tensorflow.name or "TensorFlow"
     if errors:
-        more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
-        return Verdict(False, errors[0].cause, f"This will not work: {errors[0].title}.{more}")
+        rest_note = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
+        return Verdict(False, errors[0].cause, f"This will not work: {errors[0].title}.{rest_note}")
     unknowns = list_unknowns(context)
     if (
         unknowns

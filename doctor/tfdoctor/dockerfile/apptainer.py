@@ -22,7 +22,7 @@ __all__ = ["format_definition"]
 END_MARKER = "END-OF-FILE"
 """The line that ends a file in the definition. The file's own lines all begin with `|`."""
 _OMITTED_VARIABLES = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
-"""Variables that are omitted, because Apptainer sets them or their folder is read-only in its images."""
+"""Variables that are omitted. Apptainer sets them, or the folder that they name is read-only in its images."""
 
 
 def format_definition(option: Option, context: Context, command: str) -> str:
@@ -31,7 +31,7 @@ def format_definition(option: Option, context: Context, command: str) -> str:
     The image's user must be root. `command` is the `tfdoctor build` command, which the first comment shows.
     """
     stages = _parse_stages(context)
-    last, has_several = stages[-1], len(stages) > 1
+    last_stage, has_several_stages = stages[-1], len(stages) > 1
     head = (
         f"# TensorFlow {option.tensorflow}; as the image of {command}\n"
         "# apptainer build tensorflow.sif tensorflow.def && apptainer exec --nv tensorflow.sif python\n"
@@ -39,11 +39,11 @@ def format_definition(option: Option, context: Context, command: str) -> str:
     )
     return (
         head
-        + "\n".join(_format_stage(stage, has_name=has_several) for stage in stages)
-        + f"\n%environment\n{_indent_lines(last.environment)}\n"
-        f"%labels\n{_indent_lines(last.labels)}\n"
+        + "\n".join(_format_stage(stage, has_name=has_several_stages) for stage in stages)
+        + f"\n%environment\n{_indent_lines(last_stage.environment)}\n"
+        f"%labels\n{_indent_lines(last_stage.labels)}\n"
         "%runscript\n"
-        f'    exec {last.start} "$@"\n'
+        f'    exec {last_stage.start} "$@"\n'
     )
 
 
@@ -54,7 +54,7 @@ class _Stage:
     base: str
     name: str
     files: dict[str, list[str]] = field(default_factory=dict)
-    """Files that are copied from other stages: "source target" lines, by stage name."""
+    """Lines "SOURCE TARGET" for the files that are copied from other stages, by stage name."""
     post: list[str] = field(default_factory=list)
     """Shell commands of the %post section."""
     environment: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ def _format_stage(stage: _Stage, *, has_name: bool) -> str:
 
 
 def _split_instructions(dockerfile: str) -> list[tuple[str, str]]:
-    """Return (name, arguments) for each instruction. Continued lines are not joined."""
+    """Return (name, arguments) for each instruction. Arguments keep the backslashes that continue lines."""
     text = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE)
     instructions = []
     for line in re.split(r"(?<!\\)\n", text):

@@ -1,4 +1,4 @@
-"""Format a plan as Compose, dev container, Kubernetes, Apptainer, requirements or SBOM file."""
+"""Format a plan for Compose, dev containers, Kubernetes or Apptainer, or as requirements or SBOM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Form(str, enum.Enum):
     """An output form of a plan."""
 
     context = "context"
-    """A build folder (see `dockerfile.folder`)."""
+    """A build folder, which `dockerfile.folder` makes."""
     compose = "compose"
     devcontainer = "devcontainer"
     k8s = "k8s"
@@ -47,13 +47,13 @@ class EmittedImage:
     context: Context
     tag: str
     command: str
-    """The `tfdoctor build` command with all of the user's options, quoted for a shell."""
+    """The `tfdoctor build` command with all options of the user, quoted for a shell."""
     uid: int = DEFAULT_UID
     """The ID of the image's user."""
     unpinned_requirements: tuple[str, ...] = ()
     """Requirements that are not pinned. Their versions are known only after the build."""
     build_options: tuple[str, ...] = ()
-    """More options for `docker build`, such as `--network host`."""
+    """Additional options for `docker build`, such as `--network host`."""
 
     def format_build_command(self, program: str, folder: str, *options: str) -> str:
         """Return the command line that builds the folder.
@@ -74,8 +74,8 @@ def make_default_tag(option: Option) -> str:
 def format_run_command(image: TargetImage, *, user: str = "") -> str:
     """Return the command that starts a container with GPUs, this folder and a volume for compiled kernels.
 
-    `user` is the value for `--user`, quoted for a shell. It is required if the folder does not belong to the image's
-    user, and empty otherwise.
+    `user` is the value for `--user`, quoted for a shell. It is only needed if the folder does not belong to the image's
+    user.
     """
     user_option = (f"--user {user}",) if user else ()
     return format_start_command(

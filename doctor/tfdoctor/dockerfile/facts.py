@@ -33,8 +33,6 @@ __all__ = ["list_findings"]
 
 _NON_LIMITING_PACKAGES = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
 """Packages whose requirements do not limit the versions of other packages."""
-
-
 _GPU_SELECTION_VARIABLE = "CUDA_VISIBLE_DEVICES"
 """A variable that is omitted from the facts, because the `gpu-not-given` check reports it."""
 
@@ -44,16 +42,16 @@ class _Citations:
     """The Dockerfile lines that replace the evidence of the rules."""
 
     line_by_name: dict[str, Evidence] = field(default_factory=dict)
-    """The line that brings a file, a distribution or a variable, by its path, "NAME VERSION" or name."""
+    """The line that brings a file, a distribution or a variable, by path, "NAME VERSION" or variable name."""
     uncertain: set[Evidence] = field(default_factory=set)
-    """Evidence that is wrong if an unknown requirement of another package limits the version."""
+    """Evidence that does not hold if an unknown requirement of another package limits the version."""
 
 
 def list_findings(context: CheckContext) -> list[Finding]:
     """Return the findings of the `check` rules on the image, with Dockerfile lines as evidence.
 
-    The result is empty if the image has no TensorFlow or an unknown one, unless several TensorFlow packages are
-    installed over each other.
+    The result is empty if the image has no TensorFlow, or if its TensorFlow is unknown. Several TensorFlow packages that
+    are installed over each other are checked even if they are unknown.
     """
     state = context.tensorflow.state
     if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.tensorflows) < 2):
@@ -79,27 +77,27 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         tensorflow
     ]
     distributions = {entry.package: entry.version for entry in tensorflows}
-    evidence_lines = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
+    installation_evidence = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
         context.tensorflow_evidence
     ]
     citations.line_by_name = {
         f"{entry.package} {entry.version}": line
-        for entry, line in zip(tensorflows, evidence_lines, strict=True)
+        for entry, line in zip(tensorflows, installation_evidence, strict=True)
     }
     citations.line_by_name["the loader"] = context.tensorflow_evidence
     for name, version, evidence in _iter_companions(context, citations):
         distributions[name] = version
         citations.line_by_name[f"{name} {version}"] = evidence
-    wrong_offers = [
+    wrong_libraries = [
         entry.offer for entry in context.libraries if entry.is_found is False and entry.offer is not None
     ]
     for library in context.libraries:
         if library.offer is not None:
-            citations.line_by_name[library.offer.path] = _cite_offer(context, library.offer, wrong_offers)
+            citations.line_by_name[library.offer.path] = _cite_library(context, library.offer, wrong_libraries)
     for name, setting in subject.environment.items():
         citations.line_by_name[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
     settings = subject.environment.items()
-    known_offers = [
+    image_libraries = [
         (entry.soname, entry.offer, entry.is_found) for entry in context.libraries if entry.offer is not None
     ]
     return Sketch(
@@ -110,14 +108,16 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         has_gpu_code=_has_gpu_build(context),
         path_by_soname={
             **{entry.soname: None for entry in context.libraries if entry.is_found is False},
-            **{soname: offer.path for soname, offer, is_found in known_offers if is_found},
+            **{soname: image_library.path for soname, image_library, is_found in image_libraries if is_found},
         },
         version_by_soname={
-            soname: offer.version for soname, offer, is_found in known_offers if is_found and offer.version
+            soname: image_library.version
+            for soname, image_library, is_found in image_libraries
+            if is_found and image_library.version
         },
         other_libraries=tuple(
-            FoundElsewhere(soname.partition(".so")[0], offer.name, offer.path)
-            for soname, offer, is_found in known_offers
+            FoundElsewhere(soname.partition(".so")[0], image_library.name, image_library.path)
+            for soname, image_library, is_found in image_libraries
             if is_found is False
         ),
         modules=tuple(companion.package for companion in context.compat.companions),
@@ -129,23 +129,23 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
     )
 
 
-def _cite_offer(context: CheckContext, offer: ImageLibrary, wrong_offers: list[ImageLibrary]) -> Evidence:
+def _cite_library(context: CheckContext, library: ImageLibrary, wrong_libraries: list[ImageLibrary]) -> Evidence:
     """Return the line that installs a library as evidence.
 
     If the library has a wrong version, the evidence names all wrong libraries from that line.
     """
-    evidence = context.cite(offer.source_line)
+    evidence = context.cite(library.source_line)
     names = (
-        [other.name for other in wrong_offers if other.source_line == offer.source_line]
-        if offer in wrong_offers
+        [wrong_library.name for wrong_library in wrong_libraries if wrong_library.source_line == library.source_line]
+        if library in wrong_libraries
         else []
     )
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{more}") if names else evidence
+    rest_note = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{rest_note}") if names else evidence
 
 
 def _has_gpu_build(context: CheckContext) -> bool | None:
-    """Return whether the TensorFlow build has GPU code, or None if the release table says so."""
+    """Return whether the TensorFlow build has GPU code, or None if the release table decides."""
     if context.tensorflow.state == "cpu":
         return False
     return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
@@ -159,16 +159,16 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
     tensorflow, subject = context.tensorflow, context.subject
     if subject.skips_dependencies or tensorflow.release is None or not tensorflow.release.gpu:
         return
-    for ladder in context.compat.ladders:
-        name = ladder.package
+    for unlimited in context.compat.ladders:
+        name = unlimited.package
         evidence = context.tensorflow_evidence
         if name in subject.packages:
             evidence = context.cite(subject.packages[name].requirement.source_line)
-        version = next(iter(_iter_exact_versions(subject.list_limits(name))), None) or _find_replacement(
-            context, ladder
+        version = next(iter(_iter_pinned_versions(subject.list_limits(name))), None) or _find_replacement_version(
+            context, unlimited
         )
         if version is None and tensorflow.installed is not None:
-            version = _choose_newest(context, ladder)
+            version = _choose_newest(context, unlimited)
             text = f"{evidence.text}: nothing holds {name} back, so pip takes {version} on Python {tensorflow.python}"
             evidence = replace(evidence, text=text)
             other_packages = [
@@ -183,7 +183,7 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
             yield name, version, evidence
 
 
-def _iter_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
+def _iter_pinned_versions(limits: tuple[str, ...]) -> Iterator[str]:
     """Yield the versions that the limits pin."""
     for text in limits:
         for specifier in SpecifierSet(text):
@@ -191,30 +191,30 @@ def _iter_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
                 yield specifier.version
 
 
-def _find_replacement(context: CheckContext, ladder: UnlimitedVersions) -> str | None:
+def _find_replacement_version(context: CheckContext, unlimited: UnlimitedVersions) -> str | None:
     """Return the version that a later `pip install` installs instead of the one that TensorFlow requires.
 
-    pip only warns about such a replacement. Return None if some version satisfies both, or if one command names both
-    packages, because pip refuses that.
+    pip only warns about such a replacement. Return None if some version satisfies both, or if the same or a later
+    command installs TensorFlow.
     """
-    subject, name = context.subject, ladder.package
+    subject, name = context.subject, unlimited.package
     installed = context.tensorflow.installed
     tensorflow_name = installed.requirement.name if installed is not None else ""
-    last_calls = {
+    last_call_by_project = {
         requirement.name: index
         for index, call in enumerate(subject.pip_calls)
         for requirement in call.requirements
     }
-    if name not in subject.packages or last_calls.get(name, -1) <= last_calls.get(tensorflow_name, -1):
+    if name not in subject.packages or last_call_by_project.get(name, -1) <= last_call_by_project.get(tensorflow_name, -1):
         return None
     return (
-        _choose_newest_within(context, ladder, subject.list_limits(name))
-        if _choose_newest(context, ladder) is None
+        _choose_newest_for_limits(context, unlimited, subject.list_limits(name))
+        if _choose_newest(context, unlimited) is None
         else None
     )
 
 
-def _choose_newest(context: CheckContext, ladder: UnlimitedVersions) -> str | None:
+def _choose_newest(context: CheckContext, unlimited: UnlimitedVersions) -> str | None:
     """Return the newest version that all known limits and the Python version allow.
 
     Return None if there is none, or if the Python version or the release is unknown.
@@ -231,16 +231,16 @@ def _choose_newest(context: CheckContext, ladder: UnlimitedVersions) -> str | No
     limits = [
         str(requirement.specifier)
         for requirement in requirements
-        if requirement.name.lower() == ladder.package
+        if requirement.name.lower() == unlimited.package
         and (requirement.marker is None or requirement.marker.evaluate(environment))
     ]
-    return _choose_newest_within(context, ladder, (*context.subject.list_limits(ladder.package), *limits))
+    return _choose_newest_for_limits(context, unlimited, (*context.subject.list_limits(unlimited.package), *limits))
 
 
-def _choose_newest_within(
-    context: CheckContext, ladder: UnlimitedVersions, limits: tuple[str, ...]
+def _choose_newest_for_limits(
+    context: CheckContext, unlimited: UnlimitedVersions, limits: tuple[str, ...]
 ) -> str | None:
-    """Return the newest version that meets the limits and supports this Python, or None if there is none."""
+    """Return the newest version that meets the limits and supports the image's Python, or None."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
         return None
@@ -250,7 +250,7 @@ def _choose_newest_within(
         return None
     candidates = [
         version
-        for version, oldest in ladder.oldest_python.items()
+        for version, oldest in unlimited.oldest_python.items()
         if versions.is_at_least(python, oldest) and specifiers.contains(version)
     ]
     return candidates[-1] if candidates else None
@@ -261,6 +261,7 @@ def _choose_newest_within(
 
 def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Finding) -> Finding:
     """Return the finding with Dockerfile lines instead of host facts as evidence."""
+    # A rule names the fact in the source of its evidence (a path, a variable) or in its text ("NAME VERSION").
     lines = [
         citations.line_by_name.get(item.source) or citations.line_by_name.get(item.text)
         for item in finding.evidence
@@ -269,7 +270,7 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
         context.tensorflow_evidence
     ]
     if finding.cause in image.BASE_IMAGE_CAUSES:
-        evidence = _cite_libraries(context, evidence)
+        evidence = _cite_base_image(context, evidence)
     severity = Severity.WARNING if citations.uncertain.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
@@ -281,13 +282,13 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
 
 
-def _cite_libraries(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
-    """Return the evidence with the base image and notes on why it or an extra lacks the CUDA libraries."""
-    base, notes = context.base_evidence, {}
+def _cite_base_image(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
+    """Return the evidence with the FROM line, and with notes on why CUDA libraries are missing."""
+    base_evidence, note_by_evidence = context.base_evidence, {}
     if "and-cuda" in context.tensorflow.extras:
-        notes[context.tensorflow_evidence] = ": this release has no such extra, and pip only warns about it"
+        note_by_evidence[context.tensorflow_evidence] = ": this release has no such extra, and pip only warns about it"
     if context.subject.base.flavour == "base":
-        notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
-    if not any((item.source, item.line) == (base.source, base.line) for item in evidence):
-        evidence = [*evidence, base]
-    return [replace(item, text=f"{item.text}{notes.get(item, '')}") for item in evidence]
+        note_by_evidence[base_evidence] = ": a `base` image has the CUDA runtime and none of its libraries"
+    if not any((item.source, item.line) == (base_evidence.source, base_evidence.line) for item in evidence):
+        evidence = [*evidence, base_evidence]
+    return [replace(item, text=f"{item.text}{note_by_evidence.get(item, '')}") for item in evidence]

@@ -1,4 +1,4 @@
-"""Make the files of a build folder: the Dockerfile, the files that it copies, an SBOM and a README."""
+"""Make the files of a build folder: a Dockerfile, the files that it copies, an SBOM and a README."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILE_DESCRIPTIONS = {
     ".dockerignore": "sends nothing else to the engine",
     SBOM_FILE: "what the locks put into the image (CycloneDX)",
 }
-"""Descriptions for the README, by file name."""
+"""The descriptions of files for the README, by file name."""
 
 
 def make_folder_files(image: EmittedImage) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
 def format_sbom(option: Option, context: Context, tag: str, unpinned_requirements: tuple[str, ...]) -> str:
-    """Return the JSON document. The versions of `unpinned_requirements` are unknown before the build."""
+    """Return the JSON document. It only names the `unpinned_requirements`, whose versions are not known."""
     lines = [
         line
         for name in (TOOLS_FILE, *LOCK_FILES)
@@ -29,13 +29,13 @@ def format_sbom(option: Option, context: Context, tag: str, unpinned_requirement
         if line
     ]
     components = [
-        _make_base(option),
-        *(_make_package(line) for line in dict.fromkeys(lines)),
+        _make_base_component(option),
+        *(_make_package_component(line) for line in dict.fromkeys(lines)),
     ]  # without duplicates, because the tools are in two lock files
     release_date = dt.datetime.fromtimestamp(context.epoch, dt.timezone.utc)
     properties = [
         _make_property("base", "What is in the base image is not listed; only its name is."),
-        *(_make_property("not-pinned", entry) for entry in unpinned_requirements),
+        *(_make_property("not-pinned", requirement) for requirement in unpinned_requirements),
     ]
     document: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -48,13 +48,13 @@ def format_sbom(option: Option, context: Context, tag: str, unpinned_requirement
             "properties": properties,
         },
         "components": components,
-        "dependencies": [{"ref": "image", "dependsOn": [entry["bom-ref"] for entry in components]}],
+        "dependencies": [{"ref": "image", "dependsOn": [component["bom-ref"] for component in components]}],
     }
     serial_number = uuid.uuid5(_NAMESPACE, json.dumps(document, sort_keys=True))
     return json.dumps({"serialNumber": f"urn:uuid:{serial_number}", **document}, indent=2) + "\n"
 
 
-def _make_base(option: Option) -> dict[str, Any]:
+def _make_base_component(option: Option) -> dict[str, Any]:
     """Return the component for the base image."""
     assert option.base is not None  # noqa: S101 - only an option with an image has a build context
     name, _, digest = option.base.reference.partition("@")
@@ -64,15 +64,15 @@ def _make_base(option: Option) -> dict[str, Any]:
     return component
 
 
-def _make_package(line: str) -> dict[str, Any]:
+def _make_package_component(lock_line: str) -> dict[str, Any]:
     """Return the component for a line of a lock file.
 
-    Several hashes on the line are those of several files of the release, of which pip installs only one.
+    A line with several hashes has one for each file of the release. pip installs only one of the files.
     """
-    pin, *hashes = line.split()
+    pin, *hash_options = lock_line.split()
     name, _, version = pin.partition("==")
     url = f"pkg:pypi/{name}@{version.replace('+', '%2B')}"
-    digests = [item.rpartition(":")[2] for item in hashes]
+    digests = [option.rpartition(":")[2] for option in hash_options]
     component: dict[str, Any] = {
         "type": "library",
         "bom-ref": url,
@@ -83,7 +83,7 @@ def _make_package(line: str) -> dict[str, Any]:
     if len(digests) == 1:
         component["hashes"] = [{"alg": "SHA-256", "content": digests[0]}]
     else:
-        component["properties"] = [_make_property("one-of-sha256", item) for item in digests]
+        component["properties"] = [_make_property("one-of-sha256", digest) for digest in digests]
     return component
 
 

@@ -54,8 +54,9 @@ HOME_FOLDER = "/home/user"
 CUDA_CACHE_FOLDER = "/var/cache/cuda"
 """The folder for kernels that CUDA compiles for a GPU. A volume preserves them between containers."""
 CUDA_CACHE_BYTES = 2**31
-"""The size limit of the folder in bytes. TensorFlow's kernels for one GPU exceed CUDA's default limit."""
+"""The size limit of CUDA_CACHE_FOLDER. TensorFlow's kernels for one GPU exceed CUDA's default limit."""
 SHARE_FOLDER = "/usr/local/share/tfdoctor"
+"""The folder of tfdoctor's own files in the image."""
 BUILD_LOGS = (
     "/var/cache/apt/*.bin",
     "/var/cache/ldconfig/aux-cache",
@@ -69,15 +70,15 @@ LOCK_FILES = ("cuda.txt", "release.txt", "tensorflow.txt")
 """Files with the pinned and hashed packages that pip installs. `TOOLS_FILE` has pip itself."""
 STALE_APT_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
 """apt source lists in old images that need the key 7fa2af80, which NVIDIA retired in April 2022."""
-# [HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST], in the grammar of registries.
-_REFERENCE = re.compile(
+_IMAGE_REFERENCE = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/)?[a-z0-9]+(?:(?:[._/]|__|-{1,9})[a-z0-9]+){0,40}"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
-# NAME or NAME=VERSION.
+"""[HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST], in the grammar of registries."""
 _CONDA_SPEC = re.compile(r"[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,5}(?:\.[0-9]{1,5}){0,4})?")
-# An http or https URL without credentials, query and fragment.
-_INDEX = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?")
+"""NAME or NAME=VERSION."""
+_INDEX_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?")
+"""An http or https URL without credentials, query and fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,12 @@ class Context:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """The content of each file except the Dockerfile, by file name."""
     epoch: int = 0
-    """The time of every file in the image in seconds since 1970: the day of the TensorFlow release."""
+    """The time stamp of all files in the image: the day of the TensorFlow release, in seconds since 1970."""
 
 
 def validate_reference(text: str) -> str:
-    """Return the image name unchanged. Raise UsageError if it does not follow the grammar of registries."""
-    if len(text) > 512 or not _REFERENCE.fullmatch(text):
+    """Return an image name unchanged. Raise UsageError if it does not follow the grammar of registries."""
+    if len(text) > 512 or not _IMAGE_REFERENCE.fullmatch(text):
         msg = f"`{text}` is not the name of an image."
         raise UsageError(msg, hint="NAME, NAME:TAG, HOST:PORT/NAME:TAG or NAME@sha256:DIGEST, in lower case.")
     return text
@@ -118,7 +119,7 @@ def validate_reference(text: str) -> str:
 def validate_index(text: str) -> str:
     """Return the URL of a package index unchanged.
 
-    Raise UsageError if it is invalid or has a user name or password, which would be readable in the image's layers.
+    Raise UsageError if it is invalid. A user name or password is refused, because it would be readable in the layers.
     """
     try:
         parts = urlsplit(text)
@@ -127,7 +128,7 @@ def validate_index(text: str) -> str:
         if parts.netloc.startswith("["):
             ipaddress.IPv6Address(parts.hostname or "")  # urlsplit of Python 3.10 does not check it
     except ValueError as error:
-        visible = text.rpartition("@")[2]  # what comes before it may be a password
+        visible = text.rpartition("@")[2]  # the part before the @ may be a password
         msg = f"`{visible}` is not the address of a package index."
         raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.") from error
     if has_login:
@@ -135,7 +136,7 @@ def validate_index(text: str) -> str:
             "an index with a name or password in its address would be readable in the image's layers.",
             hint="Give an address without them, of a mirror that needs none.",
         )
-    if not _INDEX.fullmatch(text):
+    if not _INDEX_URL.fullmatch(text):
         msg = f"`{text}` is not the address of a package index."
         raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.")
     return text
@@ -151,14 +152,14 @@ def render_dockerfile(
 ) -> Context:
     """Return the Dockerfile of a container option with its build context.
 
-    `lock` has the packages of the release and `tools` those of pip. Files that match `leftovers` are removed from the
-    image. Raise UsageError if an image name or the index is invalid, and ValueError if the option has no image.
+    `lock` contains the packages of the release, and `tools` contains pip itself. Files that match `leftovers` are removed
+    from the image. Raise UsageError if an image name or the index is invalid, and ValueError if the option has no image.
     """
     if option.base is None:
         msg = f"the {option.recipe.value} recipe has no image"
         raise ValueError(msg)
     files = _make_files(option, extras, lock, tools)
-    values = _make_values(option, extras, files, tuple(leftovers))
+    values = _make_template_values(option, extras, files, tuple(leftovers))
     text = _load_templates().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
@@ -184,15 +185,15 @@ def _load_templates() -> Environment:
 def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None) -> dict[str, bytes]:
     """Return the content of each context file, by file name."""
     files: dict[str, str] = {}
-    locked = lock.packages if lock is not None and option.recipe is not Recipe.NGC else ()
-    tensorflow_pins = [_format_pin(package) for package in locked if package.name == option.release.package]
-    other_pins = [_format_pin(package) for package in locked if package.name != option.release.package]
+    locked_packages = lock.packages if lock is not None and option.recipe is not Recipe.NGC else ()
+    tensorflow_pins = [_format_pin(package) for package in locked_packages if package.name == option.release.package]
+    other_pins = [_format_pin(package) for package in locked_packages if package.name != option.release.package]
     cuda_pins = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
-    if tools is not None and locked and has_venv(option):
+    if tools is not None and locked_packages and has_venv(option):
         files[TOOLS_FILE] = _join_lines(_format_pin(package) for package in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
         files["release.txt"], files["tensorflow.txt"] = _join_lines(tensorflow_pins), _join_lines(other_pins)
-    elif locked:
+    elif locked_packages:
         files["tensorflow.txt"] = _join_lines([*tensorflow_pins, *other_pins])
     if cuda_pins:
         files["cuda.txt"] = _join_lines(cuda_pins)
@@ -245,18 +246,18 @@ def _join_lines(lines: Iterable[str]) -> str:
 # ---------------------------------------------------------------- template values
 
 
-def _make_values(
+def _make_template_values(
     option: Option, extras: Extras, files: Mapping[str, bytes], leftovers: tuple[Leftover, ...]
 ) -> dict[str, object]:
     """Return the values that the template prints, by name."""
     base = option.base
     assert base is not None  # noqa: S101 - render_dockerfile has checked it
-    in_venv = has_venv(option)
+    is_in_venv = has_venv(option)
     site_folder = f"{VENV_FOLDER}/lib/python{option.python}/site-packages"
     base_python = base.python or f"python{option.python}"
-    folders = _list_library_folders(option, site_folder)
-    nvcc = next((f"{site_folder}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
-    matching = [
+    library_folders = _list_library_folders(option, site_folder)
+    nvcc_folder = next((f"{site_folder}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
+    matching_leftovers = [
         leftover for leftover in leftovers if versions.satisfies(option.release.version, leftover.tensorflow)
     ]
     return {
@@ -270,7 +271,7 @@ def _make_values(
         "index": validate_index(extras.index) if extras.index is not None else None,
         "ca": "ca.crt" in files,
         "install": base.python_packages,
-        "stale_lists": STALE_APT_LISTS if _has_nvidia_lists(option) else (),
+        "stale_lists": STALE_APT_LISTS if _has_nvidia_apt_lists(option) else (),
         "logs": BUILD_LOGS,
         "epoch": _compute_release_epoch(option),
         "share": SHARE_FOLDER,
@@ -279,19 +280,19 @@ def _make_values(
         "interpreter": base_python,
         "venv": VENV_FOLDER,
         "site": site_folder,
-        "pip": f"{VENV_FOLDER}/bin/pip" if in_venv else f"{base_python} -m pip",
+        "pip": f"{VENV_FOLDER}/bin/pip" if is_in_venv else f"{base_python} -m pip",
         "python_command": get_python_command(option),
-        "owned": in_venv and extras.uid != 0,
-        "prune_cuda": _list_patterns(matching, "cuda", site_folder) if option.cuda_set else [],
-        "prune_tensorflow": _list_patterns(matching, "tensorflow", site_folder),
-        "library_folders": folders,
-        "cuda_home": nvcc,
+        "owned": is_in_venv and extras.uid != 0,
+        "prune_cuda": _list_patterns(matching_leftovers, "cuda", site_folder) if option.cuda_set else [],
+        "prune_tensorflow": _list_patterns(matching_leftovers, "tensorflow", site_folder),
+        "library_folders": library_folders,
+        "cuda_home": nvcc_folder,
         "constraints": "constraints.txt" in files,
         "requirements": "requirements.txt" in files,
         "uid": extras.uid,
         "environment": _list_variables(option),
         "labels": _list_labels(option),
-        "command": "python" if in_venv else base_python,
+        "command": "python" if is_in_venv else base_python,
         "conda": _make_conda_values(option),
     }
 
@@ -308,17 +309,17 @@ def _make_conda_values(option: Option) -> dict[str, object] | None:
     return {"image": validate_reference(conda.image), "channel": conda.channel, "packages": conda.packages}
 
 
-def _list_patterns(leftovers: Iterable[Leftover], part: str, site: str) -> list[str]:
-    return sorted(f"{site}/{leftover.pattern}" for leftover in leftovers if leftover.part == part)
+def _list_patterns(leftovers: Iterable[Leftover], part: str, site_folder: str) -> list[str]:
+    return sorted(f"{site_folder}/{leftover.pattern}" for leftover in leftovers if leftover.part == part)
 
 
-def _has_nvidia_lists(option: Option) -> bool:
+def _has_nvidia_apt_lists(option: Option) -> bool:
     return option.recipe in (Recipe.OFFICIAL, Recipe.CUDA_BASE)
 
 
-def _list_library_folders(option: Option, site: str) -> list[str]:
+def _list_library_folders(option: Option, site_folder: str) -> list[str]:
     """Return the folders of NVIDIA's wheels that contain libraries."""
-    return [f"{site}/{folder}" for folder in option.cuda_set.folders] if option.cuda_set is not None else []
+    return [f"{site_folder}/{folder}" for folder in option.cuda_set.folders] if option.cuda_set is not None else []
 
 
 def _list_variables(option: Option) -> list[tuple[str, str]]:
@@ -334,7 +335,7 @@ def _list_variables(option: Option) -> list[tuple[str, str]]:
     ]
     major = versions.major(option.cuda)
     if option.recipe is Recipe.PIP_CUDA or (major >= 11 and option.recipe is not Recipe.NGC):
-        # With minor-version compatibility, CUDA 12.x runs on any driver for CUDA 12; the base image demands a newer one.
+        # With minor-version compatibility, CUDA 12.x runs on every driver for CUDA 12. The base image demands a newer one.
         variables.append(("NVIDIA_REQUIRE_CUDA", f'"cuda>={major}.0"'))
     return variables
 
@@ -349,20 +350,20 @@ def _list_labels(option: Option) -> list[tuple[str, str]]:
         "cudnn": option.cudnn,
         "recipe": option.recipe.value,
     }
-    cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
-    pairs = {
+    cudnn_note = f", cuDNN {option.cudnn}" if option.cudnn else ""
+    value_by_label = {
         "org.opencontainers.image.title": f"TensorFlow {option.tensorflow} for NVIDIA GPUs",
-        "org.opencontainers.image.description": f"Python {option.python}, CUDA {option.cuda}{cudnn}",
+        "org.opencontainers.image.description": f"Python {option.python}, CUDA {option.cuda}{cudnn_note}",
         "org.opencontainers.image.version": option.tensorflow,
         "org.opencontainers.image.base.name": base.image.partition("@")[0] if base is not None else "",
-        "org.opencontainers.image.base.digest": _get_digest(base),
+        "org.opencontainers.image.base.digest": _get_base_digest(base),
         "io.tfdoctor.plan": json.dumps(plan, sort_keys=True),
         "io.tfdoctor.version": __version__,
     }
-    return [(name, _quote_label(value)) for name, value in pairs.items() if value]
+    return [(name, _quote_label(value)) for name, value in value_by_label.items() if value]
 
 
-def _get_digest(base: Base | None) -> str:
+def _get_base_digest(base: Base | None) -> str:
     return base.reference.partition("@")[2] if base is not None else ""
 
 

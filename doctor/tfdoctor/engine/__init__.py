@@ -1,6 +1,6 @@
 """Container engine operations: build, run, pull and inspect. No other package imports the Docker SDK.
 
-It connects to the socket of Docker, or to that of Podman, which supports the same protocol. Every container that is
+The SDK connects to the socket of Docker, or to that of Podman, which supports the same protocol. Every container that is
 started here is stopped and removed, even after an error or Ctrl-C.
 """
 

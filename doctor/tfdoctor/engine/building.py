@@ -1,6 +1,6 @@
 """Build images from a Dockerfile and its context, as a stream of events that can be cancelled.
 
-The classic builder is used, because Docker has it since version 1.9 and Podman's socket has it as well. BuildKit is not
+The classic builder is used, because Docker (since version 1.9) and the API of Podman support it. BuildKit is not
 required.
 """
 
@@ -35,9 +35,10 @@ __all__ = [
     "remove_unfinished",
 ]
 
-# "STEP 1/9: " (Podman) or "Step 1/9 : " (Docker).
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
+"""The beginning of the line that announces a step: "STEP 1/9: " (Podman) or "Step 1/9 : " (Docker)."""
 _BUILT = re.compile(r"^Successfully built ([0-9a-f]{12,64})")
+"""The last line of a build, with the ID of the image."""
 _STEP_IMAGE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
 """The line at the end of a step, with the ID of its image."""
 UNFINISHED_REPOSITORY = "tfdoctor/unfinished"
@@ -93,7 +94,7 @@ class BuildEvent:
 
 
 class BuildFailedError(EngineError):
-    """A build step failed. `step` is its instruction, and `output` has the last lines that it printed."""
+    """A build step failed. `step` is its instruction, and `output` are the last lines that it printed."""
 
     kind = "build"
 
@@ -120,9 +121,9 @@ def make_context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
 def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEvent, None, None]:
     """Build an image and yield the events of the build. The last one is the "image" event.
 
-    If the iterator is closed, as by Ctrl-C, the engine stops the running step and removes its container. The finished
-    steps stay in the engine under the name from `make_unfinished_name`, and the next build continues from them. Raise
-    BuildFailedError if a step fails, and EngineError if the engine fails.
+    If the iterator is closed, for example by Ctrl-C, the engine stops the running step and removes its container. The
+    finished steps stay in the engine under the name from `make_unfinished_name`, and the next build continues from them.
+    Raise BuildFailedError if a step fails, and EngineError if the engine fails.
     """
     finished_images: list[str] = []
     has_ended = False
@@ -164,14 +165,14 @@ def make_unfinished_name(tag: str) -> str:
 
 
 def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
-    """Tag the image of the last finished step, and remove that of an earlier build.
+    """Tag the image of the last finished step, and remove the tagged image of an earlier build.
 
     Errors are ignored, because another error is being handled.
     """
     repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
         last_image, previous_image = engine.find_image(image), engine.find_image(make_unfinished_name(tag))
-        # a name or a digest shows that it is the base image, or already has another name
+        # A name or a digest shows that the image is the base image, or that it already has another name.
         if last_image is None or last_image.tags or last_image.digests:
             return
         engine.client.api.tag(last_image.id, repository, name)
@@ -193,12 +194,12 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
 
     Raise BuildFailedError if a step fails, and EngineError if the stream ends without an image.
     """
-    step, number, total, image = "", 0, 0, ""
+    instruction, number, total, image = "", 0, 0, ""
     recent_lines: list[str] = []
     try:
         for message in stream:
             if "error" in message:
-                raise _make_build_error(step, recent_lines, message)
+                raise _make_build_error(instruction, recent_lines, message)
             aux = message.get("aux")
             if isinstance(aux, dict) and str(aux.get("ID", "")).startswith("sha256:"):
                 image = str(aux["ID"])
@@ -207,11 +208,12 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
                     text = line.strip()
                     match = _STEP.match(text)
                     if match:
+                        # The groups of Podman's form are 1 and 2, those of Docker's form 3 and 4.
                         number, total = (int(match[1] or match[3]), int(match[2] or match[4]))
-                        step, recent_lines = text[match.end() :], []
-                        yield BuildEvent("step", step, number, total)
+                        instruction, recent_lines = text[match.end() :], []
+                        yield BuildEvent("step", instruction, number, total)
                     elif text.startswith(("---> Using cache", "--> Using cache")):
-                        yield BuildEvent("cached", step, number, total)
+                        yield BuildEvent("cached", instruction, number, total)
                     elif _STEP_IMAGE.match(text):
                         finished_images.append(text.split()[1])
                     elif _BUILT.match(text):
@@ -238,24 +240,24 @@ def make_layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -
     detail = message.get("progressDetail") or {}
     current, size = detail.get("current"), detail.get("total")
     return BuildEvent(
-        "layer",
-        clean_line(str(message.get("status", "")), limit=120),
-        number,
-        total,
-        clean_line(str(message.get("id", "")), limit=80),
-        current if isinstance(current, int) else None,
-        size if isinstance(size, int) else None,
+        kind="layer",
+        text=clean_line(str(message.get("status", "")), limit=120),
+        number=number,
+        total=total,
+        layer=clean_line(str(message.get("id", "")), limit=80),
+        current=current if isinstance(current, int) else None,
+        size=size if isinstance(size, int) else None,
     )
 
 
 def _make_build_error(step: str, recent_lines: list[str], message: dict[str, Any]) -> BuildFailedError:
     """Return the error for a failed build.
 
-    `recent_lines` has the last output lines of the step. The hint comes from the engine's message or from those lines.
+    `recent_lines` are the last output lines of the step. The hint is derived from the engine's message or these lines.
     """
     reason = clean_line(str(message.get("error", "")), limit=600)
-    explained = make_engine_error(RuntimeError(reason), "x")  # only its hint is used
-    hint = explained.hint or _explain_output("\n".join(recent_lines))
+    explained_error = make_engine_error(RuntimeError(reason), "x")  # only its hint is used
+    hint = explained_error.hint or _explain_output("\n".join(recent_lines))
     title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
     return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent_lines))
 

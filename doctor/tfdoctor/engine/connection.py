@@ -32,11 +32,17 @@ __all__ = ["ContainerEngine", "EngineError", "Image", "connect", "make_engine_er
 CONNECT_TIMEOUT = 20
 """Seconds to wait for the first response."""
 RESPONSE_TIMEOUT = 180
-"""Seconds to wait for later responses, because an engine that writes gigabytes is slow to respond."""
+"""Seconds to wait for later responses. An engine that writes gigabytes is slow to respond."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
 FIRST_CDI_API = (1, 44)
 """The first Docker API version that accepts CDI devices (engine 25)."""
+_DESKTOP_SOCKET = re.compile(r".*/\.docker/(?:desktop|run)/docker\.sock")
+"""The path of Docker Desktop's socket."""
+_USER_RUNTIME_FOLDER = re.compile(r"/run/user/\d{1,10}/")
+"""The beginning of a path in a user's runtime folder."""
+_SSH_HOST = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
+"""The host in an ssh:// address: HOST or HOST:PORT."""
 
 
 class EngineError(Error):
@@ -78,7 +84,7 @@ class ContainerEngine:
     """`docker` or `podman`."""
     version: str
     api_version: tuple[int, int]
-    """The version of the API."""
+    """The newest version of Docker's API that the engine supports, as (major, minor)."""
     runtimes: tuple[str, ...]
     """Names of the OCI runtimes, such as `nvidia`."""
     default_runtime: str
@@ -111,9 +117,9 @@ class ContainerEngine:
 def connect(url: str | None = None) -> ContainerEngine:
     """Connect to an engine.
 
-    The address is the first of these that is set: `url`, DOCKER_HOST, the current Docker context. If none is set, the
-    default sockets of Docker and Podman are tried in order. Raise UsageError if an address is invalid, and EngineError
-    if no engine responds. The error says what is wrong and how to fix it.
+    The address is `url`, or else DOCKER_HOST, or else that of the current Docker context. If none is set, the default
+    sockets of Docker and Podman are tried in order. Raise UsageError if the address is invalid, and EngineError if no
+    engine responds. The error says what is wrong and how to fix it.
     """
     system = LiveSystem()
     address, context = (url, None) if url is not None else find_endpoint(system)
@@ -204,7 +210,7 @@ def _list_default_addresses() -> list[str]:
 
 
 def _may_exist(path: str) -> bool:
-    """Return whether a path exists, or cannot be checked because permission is denied."""
+    """Return whether a path exists, or cannot be checked for lack of permission."""
     try:
         os.stat(path)  # noqa: PTH116 - Path.exists() raises, or from Python 3.14 on hides, a PermissionError
     except PermissionError:
@@ -216,8 +222,8 @@ def _may_exist(path: str) -> bool:
 
 def _choose_failure(failures: list[EngineError]) -> EngineError:
     """Return the most useful failure: a denied permission, else a missing response, else any other."""
-    order = {"engine-permission": 0, "engine-silent": 1}
-    return min(failures, key=lambda failure: order.get(failure.kind, 2))
+    rank_by_kind = {"engine-permission": 0, "engine-silent": 1}
+    return min(failures, key=lambda failure: rank_by_kind.get(failure.kind, 2))
 
 
 def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
@@ -307,10 +313,6 @@ def _make_unreachable_error(url: str, error: BaseException) -> EngineError:
     return failure
 
 
-_DESKTOP_SOCKET = re.compile(r".*/\.docker/(?:desktop|run)/docker\.sock")
-_USER_RUNTIME_FOLDER = re.compile(r"/run/user/\d{1,10}/")
-
-
 def _make_start_hint(path: str) -> str:
     """Return a hint on how to start the engine of a socket, or "" if the path does not identify it."""
     if _DESKTOP_SOCKET.fullmatch(path):
@@ -324,10 +326,6 @@ def _make_start_hint(path: str) -> str:
     if is_user_service and path.endswith("/docker.sock"):
         return "A rootless Docker: systemctl --user start docker   (its own words: journalctl --user -u docker -n 20)"
     return ""
-
-
-# HOST or HOST:PORT.
-_SSH_HOST = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
 
 
 def _make_ssh_error(url: str) -> EngineError:
@@ -353,15 +351,15 @@ def _make_ssh_error(url: str) -> EngineError:
 def _find_errno(error: BaseException) -> int | None:
     """Return the errno of an OSError, even if requests and urllib3 wrapped it, or None if there is none."""
     visited: set[int] = set()
-    queue: list[object] = [error]
-    while queue:
-        item = queue.pop()
-        if not isinstance(item, BaseException) or id(item) in visited:
+    candidates: list[object] = [error]
+    while candidates:
+        candidate = candidates.pop()
+        if not isinstance(candidate, BaseException) or id(candidate) in visited:
             continue
-        visited.add(id(item))
-        if isinstance(item, OSError) and isinstance(item.errno, int):
-            return item.errno
-        queue += [item.__cause__, item.__context__, *item.args]
+        visited.add(id(candidate))
+        if isinstance(candidate, OSError) and isinstance(candidate.errno, int):
+            return candidate.errno
+        candidates += [candidate.__cause__, candidate.__context__, *candidate.args]
     return None
 
 
@@ -405,7 +403,7 @@ def _get_user_name() -> str:
 def _parse_image(response: dict[str, Any]) -> Image:
     """Return the image in the engine's response to an inspection."""
     config = response.get("Config") or {}
-    pairs = [str(item).partition("=") for item in config.get("Env") or ()]
+    pairs = [str(variable).partition("=") for variable in config.get("Env") or ()]
     return Image(
         id=str(response.get("Id", "")),
         tags=tuple(str(tag) for tag in response.get("RepoTags") or ()),
@@ -422,7 +420,7 @@ def _parse_image(response: dict[str, Any]) -> Image:
 
 
 def make_engine_error(error: BaseException, action: str) -> EngineError:
-    """Return an error of the SDK as an EngineError, with the engine's cleaned text and a hint.
+    """Convert an error of the SDK to an EngineError with the engine's cleaned text and a hint.
 
     `action` is a phrase for the failed action, such as "building the image".
     """

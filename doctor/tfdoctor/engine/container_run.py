@@ -41,8 +41,11 @@ CONTAINER_LABEL = "io.tfdoctor.run"
 SIMULATION_FOLDER = "/tfdoctor-simulated"
 """The folder in a container for `RunRequest.simulation_files`. No image has a folder with this name."""
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+"""The most bytes of each stream that are stored."""
+_MAX_LINE_BYTES = 65536
+"""The length at which a line is cut, so that output without line ends does not fill the memory."""
 _GRACE_S = 5
-"""Seconds to wait for a container's last output, or for one that the engine may still be creating."""
+"""Seconds to wait for a container's last output, or for a container that the engine may still be creating."""
 _FIRST_POLL_S = 0.05
 """Seconds before the second request for a container's state. The intervals then grow."""
 
@@ -298,8 +301,8 @@ class _Output:
     """
 
     def __init__(self, on_line: Callable[[str], None] | None) -> None:
-        self._parts: dict[int, list[bytes]] = {1: [], 2: []}
-        self._size = {1: 0, 2: 0}
+        self._chunks: dict[int, list[bytes]] = {1: [], 2: []}
+        self._stored_bytes = {1: 0, 2: 0}
         self._on_line = on_line
         self._partial_line = b""
         self.truncated = False
@@ -307,26 +310,26 @@ class _Output:
     def read(self, attached: AttachedStreams) -> None:
         """Read until the container closes both streams."""
         with contextlib.suppress(OSError, ValueError):  # the connection may fail when the container ends
-            for stream, piece in attached.read_frames():
-                self._store(stream, piece)
+            for stream, chunk in attached.read_frames():
+                self._store(stream, chunk)
 
-    def _store(self, stream: int, piece: bytes) -> None:
+    def _store(self, stream: int, chunk: bytes) -> None:
         """Store a piece of stream 1 (standard output) or 2 (standard error), and report complete lines."""
-        space = _MAX_OUTPUT_BYTES - self._size[stream]
-        if len(piece) > space:
+        free_bytes = _MAX_OUTPUT_BYTES - self._stored_bytes[stream]
+        if len(chunk) > free_bytes:
             self.truncated = True
-        if space > 0:
-            self._parts[stream].append(piece[:space])
-            self._size[stream] += len(piece[:space])
+        if free_bytes > 0:
+            self._chunks[stream].append(chunk[:free_bytes])
+            self._stored_bytes[stream] += len(chunk[:free_bytes])
         if stream == 1 and self._on_line is not None:
-            lines = (self._partial_line + piece).split(b"\n")
-            # A line is cut at 64 KiB, so that output without line ends does not fill the memory.
-            self._partial_line = lines.pop()[-65536:]
+            lines = (self._partial_line + chunk).split(b"\n")
+            self._partial_line = lines.pop()[-_MAX_LINE_BYTES:]
             for line in lines:
-                self._on_line(line[:65536].decode("utf-8", "replace"))
+                self._on_line(line[:_MAX_LINE_BYTES].decode("utf-8", "replace"))
 
     def text(self, stream: int) -> str:
-        return b"".join(self._parts[stream]).decode("utf-8", "replace")
+        """Return the stored output of stream 1 or 2."""
+        return b"".join(self._chunks[stream]).decode("utf-8", "replace")
 
 
 class AttachedStreams:
@@ -364,16 +367,16 @@ class AttachedStreams:
                 return
             yield (2 if header[0] == 2 else 1), body
 
-    def _read_exactly(self, count: int) -> bytes | None:
-        """Return the next `count` bytes, or None if the connection ends before that."""
-        parts = []
-        while count:
-            piece = self._socket.recv(min(count, 1 << 20))
-            if not piece:
+    def _read_exactly(self, remaining_bytes: int) -> bytes | None:
+        """Return the next bytes of the connection, or None if it ends before `remaining_bytes` were received."""
+        chunks = []
+        while remaining_bytes:
+            chunk = self._socket.recv(min(remaining_bytes, 1 << 20))
+            if not chunk:
                 return None
-            parts.append(piece)
-            count -= len(piece)
-        return b"".join(parts)
+            chunks.append(chunk)
+            remaining_bytes -= len(chunk)
+        return b"".join(chunks)
 
     def close(self) -> None:
         """Close the connection. A reader in another thread then reaches the end of the streams."""
@@ -439,18 +442,27 @@ def _wait_for_end(
 def _make_start_failure(error: APIError, start_time: float) -> RunResult:
     """Return the result for a container that could not be started."""
     reason = str(error.explanation or error)[:8000]
-    return RunResult(None, "", "", False, False, False, reason, time.monotonic() - start_time)
+    return RunResult(
+        status=None,
+        stdout="",
+        stderr="",
+        truncated=False,
+        timed_out=False,
+        oom_killed=False,
+        start_error=reason,
+        seconds=time.monotonic() - start_time,
+    )
 
 
 def remove_container(engine: ContainerEngine, container: str, *, is_created: bool = True) -> None:
     """Remove a container. After Ctrl-C, try once more before KeyboardInterrupt is raised again.
 
-    If `is_created` is False, the engine may still be creating the container. A missing container is then retried for up
-    to 5 seconds.
+    If `is_created` is false, the engine may still be creating the container. If it is missing, the removal is then
+    repeated for up to 5 seconds.
     """
     deadline = time.monotonic() + (0 if is_created else _GRACE_S)
-    tries = 0
-    while tries < 2:
+    failure_count = 0
+    while failure_count < 2:
         try:
             engine.client.api.remove_container(container, force=True, v=True)
         except NotFound:
@@ -458,7 +470,7 @@ def remove_container(engine: ContainerEngine, container: str, *, is_created: boo
                 return
             time.sleep(_FIRST_POLL_S)
         except (APIError, RequestException):
-            tries += 1
+            failure_count += 1
             time.sleep(0.2)
         except KeyboardInterrupt:
             with contextlib.suppress(Exception):

@@ -59,8 +59,8 @@ BASE_PROBE_SCRIPT = (
     "command -v apt-get >/dev/null && echo apt=yes; exit 0"
 )
 """A shell script that reports the system and the Python versions of a base image that the user chose."""
-# A line of its output: version, command, and whether `venv` and `pip` can be imported.
 _PYTHON_LINE = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
+"""A line of its output: version, command, and the words "venv" and "pip" if these can be imported."""
 
 
 class BaseImageError(Error):
@@ -126,10 +126,10 @@ def build_image(
 ) -> tuple[Option, Context, Image]:
     """Pull the base image and build on it. Return the plan as built, its context and the image.
 
-    `custom_base` says whether the user chose the base image, which is then inspected first. If the build fails, its
+    `custom_base` says whether the user chose the base image. If so, it is inspected first. If the build fails, its
     container is removed and the finished steps stay in the engine's cache.
 
-    Raise BaseError if the base image cannot be pulled or used, BuildFailedError if a step fails, EngineError if the
+    Raise BaseImageError if the base image cannot be pulled or used, BuildFailedError if a step fails, EngineError if the
     engine fails, and UsageError if an extra is invalid.
     """
     assert option.base is not None  # noqa: S101 - every container option has one
@@ -239,7 +239,7 @@ def _pull_base(
     """Pull the base image unless the engine has it.
 
     The registry is queried first, so that a missing image, a required login or a pull limit is reported at once as a
-    BaseError. Raise EngineError if the pull fails.
+    BaseImageError. Raise EngineError if the pull fails.
     """
     if engine.find_image(reference) is not None:
         return
@@ -270,9 +270,9 @@ def _pull_base(
 
 
 def inspect_base(engine: ContainerEngine, option: Option) -> Option:
-    """Return the plan with the system of the user's base image, and its Python or the packages to install.
+    """Return the plan with the system of the user's base image, and with its Python or packages for one.
 
-    Raise BaseError if the image has no Python of the planned version and cannot install one, and EngineError if the
+    Raise BaseImageError if the image has no Python of the planned version and cannot install one, and EngineError if the
     engine fails.
     """
     base = option.base
@@ -291,15 +291,18 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
         "",
     )
     pythons = [
-        match for line in result.stdout.splitlines() if (match := _PYTHON_LINE.fullmatch(line.rstrip()))
+        match.groups()
+        for line in result.stdout.splitlines()
+        if (match := _PYTHON_LINE.fullmatch(line.rstrip()))
     ]
     needs_venv = option.recipe.has_own_venv
-    for match in pythons:
-        if match[1] == option.python and (match[3] if needs_venv else match[4]):
-            return replace(option, base=replace(base, system=system, python=match[2]))
+    for python_version, command, venv, pip in pythons:
+        if python_version == option.python and (venv if needs_venv else pip):
+            return replace(option, base=replace(base, system=system, python=command))
     has_apt = "apt=yes" in result.stdout
     version, major = option.python, versions.major(option.python)
-    has_version = any(match[1] == version for match in pythons)
+    versions_in_image = [python_version for python_version, *_ in pythons]
+    has_version = version in versions_in_image
     packages: tuple[str, ...] = ()
     default_python = Compat.load().pythons.get_default(*system.split(" ", 1)) if " " in system else None
     if has_apt and needs_venv and (has_version or default_python == version):
@@ -310,7 +313,7 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
         return replace(
             option, base=replace(base, system=system, python=f"python{version}", python_packages=packages)
         )
-    available = ", ".join(dict.fromkeys(match[1] for match in pythons)) or default_python or "none"
+    available = ", ".join(dict.fromkeys(versions_in_image)) or default_python or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."
     raise BaseImageError(
         msg, hint=f"It has {available}: --python {available.split(', ')[0]}, or another --base."

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["parse_push_messages", "push"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+"""The digest of an image in an engine's message."""
 
 
 def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:

@@ -46,12 +46,21 @@ MANIFEST_MEDIA_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 """Media types of the manifest of a single image."""
-# A parameter in a WWW-Authenticate header.
 _CHALLENGE = re.compile(r'([a-z]{1,20})="([^"]{0,500})"')
+"""A parameter in a WWW-Authenticate header."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MAX_TOKEN_BYTES = 200_000
-"""Size limit of a response with a token."""
+"""The most bytes of a response with a token."""
 State = Literal["there", "missing", "login", "limited", "unreachable", "unclear"]
+"""The state of an image in its registry.
+
+* there: the image exists.
+* missing: it does not exist.
+* login: it needs a login, or does not exist.
+* limited: the limit for pulls is reached.
+* unreachable: the registry does not respond.
+* unclear: the registry responds with an unexpected status.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +102,13 @@ class RegistryReply:
     """Seconds to wait. None unless the state is "limited" and the registry reports a time."""
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(image_name: str) -> Reference:
     """Parse an image name as Docker does.
 
     `python:3.12-slim` is the tag `3.12-slim` of the repository `library/python` on Docker Hub. The default tag is
     `latest`.
     """
-    name, _, digest = text.partition("@")
+    name, _, digest = image_name.partition("@")
     first_part, slash, remainder = name.partition("/")
     if slash and ("." in first_part or ":" in first_part or first_part == "localhost"):
         registry, path = first_part, remainder
@@ -115,16 +124,16 @@ def parse_reference(text: str) -> Reference:
     return Reference(registry, repository, tag, digest or None)
 
 
-def apply_mirror(text: str, mirror: str | None) -> str:
-    """Return the name of an image on a mirror, or the unchanged name if `mirror` is None.
+def apply_mirror(image_name: str, mirror: str | None) -> str:
+    """Return an image name on a mirror, or the unchanged name if `mirror` is None.
 
-    `python:3.12` on the mirror `corp:5000/hub` is `corp:5000/hub/library/python:3.12`. If the
-    mirror ends in `/`, the host of another registry than Docker Hub becomes a folder, as pull-through caches expect
-    (`MIRROR/nvcr.io/…`). Otherwise the host is dropped.
+    `python:3.12` on the mirror `corp:5000/hub` is `corp:5000/hub/library/python:3.12`. If the mirror ends with `/`, the
+    host of a registry other than Docker Hub becomes a folder, as pull-through caches expect (`MIRROR/nvcr.io/…`).
+    Otherwise the host is dropped.
     """
     if mirror is None:
-        return text
-    reference = parse_reference(text)
+        return image_name
+    reference = parse_reference(image_name)
     base = mirror.rstrip("/")
     folder = f"{reference.registry}/" if mirror.endswith("/") and reference.registry != HUB else ""
     suffix = f"@{reference.digest}" if reference.digest else f":{reference.tag}"
@@ -132,22 +141,25 @@ def apply_mirror(text: str, mirror: str | None) -> str:
 
 
 def query_registry(
-    text: str, *, ca_file: str | None = None, proxies: Mapping[str, str] | None = None
+    image_name: str, *, ca_file: str | None = None, proxies: Mapping[str, str] | None = None
 ) -> RegistryReply:
     """Query the registry of an image. No error is raised; an unreachable registry is a state of the reply."""
-    reference = parse_reference(text)
+    reference = parse_reference(image_name)
     try:
         with Session() as session:
             if ca_file is not None:
                 session.ca_file = ca_file
             if proxies:
                 session.proxies.update(dict(proxies))
-            return _query(session, reference, text)
+            return _query(session, reference, image_name)
     except (requests.RequestException, OSError, ValueError) as error:
         # requests does not wrap some ValueErrors, such as that for a Location header that is not UTF-8.
         reason = _describe_error(error)
         return RegistryReply(
-            text, "unreachable", None, f"the registry {reference.registry} does not answer: {reason}"
+            reference=image_name,
+            state="unreachable",
+            digest=None,
+            text=f"the registry {reference.registry} does not answer: {reason}",
         )
 
 
@@ -177,7 +189,7 @@ def _skip_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _query(session: requests.Session, reference: Reference, text: str) -> RegistryReply:
+def _query(session: requests.Session, reference: Reference, image_name: str) -> RegistryReply:
     """Request the manifest, and repeat the request with an anonymous token if one is required.
 
     Raise RequestException if the registry does not respond.
@@ -190,25 +202,29 @@ def _query(session: requests.Session, reference: Reference, text: str) -> Regist
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
             response = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
-    return _interpret_response(response, reference, text)
+    return _interpret_response(response, reference, image_name)
 
 
-def _interpret_response(response: requests.Response, reference: Reference, text: str) -> RegistryReply:
+def _interpret_response(response: requests.Response, reference: Reference, image_name: str) -> RegistryReply:
     """Convert the status of a response to a reply."""
     status = response.status_code
     if status == 200:
         digest = response.headers.get("Docker-Content-Digest", "")
-        return RegistryReply(text, "there", digest if _DIGEST.fullmatch(digest) else None, "")
+        valid_digest = digest if _DIGEST.fullmatch(digest) else None
+        return RegistryReply(reference=image_name, state="there", digest=valid_digest, text="")
     if status == 404:
         return RegistryReply(
-            text, "missing", None, f"{reference.name} is not in the registry {reference.registry}."
+            reference=image_name,
+            state="missing",
+            digest=None,
+            text=f"{reference.name} is not in the registry {reference.registry}.",
         )
     if status in (401, 403):
         return RegistryReply(
-            text,
-            "login",
-            None,
-            f"the registry {reference.registry} shows {reference.name} only after a login, or not at all: "
+            reference=image_name,
+            state="login",
+            digest=None,
+            text=f"the registry {reference.registry} shows {reference.name} only after a login, or not at all: "
             f"docker login {reference.registry}",
         )
     if status == 429:
@@ -216,14 +232,17 @@ def _interpret_response(response: requests.Response, reference: Reference, text:
         seconds = int(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
         wait_text = f" It asks to wait {seconds} seconds." if seconds else ""
         return RegistryReply(
-            text,
-            "limited",
-            None,
-            f"the limit of {reference.registry} for pulls from your address is reached.{wait_text}",
-            seconds,
+            reference=image_name,
+            state="limited",
+            digest=None,
+            text=f"the limit of {reference.registry} for pulls from your address is reached.{wait_text}",
+            retry_after=seconds,
         )
     return RegistryReply(
-        text, "unclear", None, f"the registry {reference.registry} answered with status {status}."
+        reference=image_name,
+        state="unclear",
+        digest=None,
+        text=f"the registry {reference.registry} answered with status {status}.",
     )
 
 

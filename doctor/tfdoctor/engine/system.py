@@ -54,21 +54,25 @@ Such packages may set environment variables, for example in a .pth file, which t
 own.
 """
 NO_PYTHON = "tfdoctor: no Python in this image"
+"""The message of START_SCRIPT if it finds no Python."""
 START_SCRIPT = (
     "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
     f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ISOLATION_OPTIONS)} {AGENT_PATH}; done; '
     f"echo {NO_PYTHON} >&2; exit 127"
 )
+"""A shell script that runs the agent with the first Python that it finds."""
 START_COMMANDS = (
     ("sh", "-c", START_SCRIPT),
     ("python3", *ISOLATION_OPTIONS, AGENT_PATH),
     ("python", *ISOLATION_OPTIONS, AGENT_PATH),
 )
-"""The commands to try, in order: a shell that finds a Python, and a Python for images without a shell."""
+"""The commands to try, in order: a shell that finds a Python, then a Python itself, for images without a shell."""
 START_TIMEOUT_S = 60.0
 """Seconds to wait for the first reply of the agent."""
 _READ_BYTES = 1 << 16
+"""The size of the blocks in which files are read, and of the stored standard error."""
 _MAX_LINE_BYTES = 64 << 20
+"""The most bytes of one reply."""
 _DEFAULT_PLATFORM = {"system": "Linux", "machine": "", "release": "", "uid": ""}
 _REPLY_FIELDS: dict[str, dict[str, type]] = {
     "hello": {"env": dict, "cwd": str, "platform": dict},
@@ -77,11 +81,11 @@ _REPLY_FIELDS: dict[str, dict[str, type]] = {
     "listdir": {"names": list},
     "put": {"folder": str},
 }
-"""The types of the fields in a reply, by operation. They are checked, because images are not trusted."""
+"""The types of a reply's fields, by operation. They are checked, because images are not trusted."""
 
 
 class StartError(EngineError):
-    """The container could not be started. `message` is that of the engine."""
+    """The container could not be started. `message` is the engine's message."""
 
     kind = "container-start"
 
@@ -118,7 +122,7 @@ class ContainerSystem:
         self._engine = engine
         self._replies: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._lock = threading.Lock()
-        self._last_number = 0
+        self._last_request_number = 0
         self._closed = threading.Event()
         self.errors = b""
         """The last output of the agent and its Python on standard error."""
@@ -209,7 +213,7 @@ class ContainerSystem:
             self._attached.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return the engine's state of the container, with `OOMKilled` and `ExitCode`, or {} if it is gone."""
+        """Return the container's state in the engine, with `OOMKilled` and `ExitCode`, or {} if it is gone."""
         if not self._container:
             return {}
         with contextlib.suppress(APIError, RequestException):
@@ -260,8 +264,8 @@ class ContainerSystem:
         """
         reply_queue: queue.Queue[dict[str, Any]] = queue.Queue(1)
         with self._lock:
-            self._last_number += 1
-            request_number = self._last_number
+            self._last_request_number += 1
+            request_number = self._last_request_number
             self._replies[request_number] = reply_queue
             line = json.dumps({**request, "id": request_number}).encode() + b"\n"
             if self._attached is None:
@@ -425,10 +429,10 @@ class ContainerSystem:
 
 def _is_missing_command(message: str, command: str) -> bool:
     """Return whether an engine's message (by runc or crun) says that this program is missing."""
-    plain = message.replace("\\", "")
-    is_named = f"exec {command} failed" in plain or any(f"{mark}{command}{mark}" in plain for mark in "\"'`")
-    missing = ("executable file not found", "no such file or directory", "not found in $PATH")
-    return is_named and any(text in plain.lower() for text in missing)
+    plain_message = message.replace("\\", "")
+    is_named = f"exec {command} failed" in plain_message or any(f"{quote}{command}{quote}" in plain_message for quote in "\"'`")
+    missing_texts = ("executable file not found", "no such file or directory", "not found in $PATH")
+    return is_named and any(text in plain_message.lower() for text in missing_texts)
 
 
 def _make_reply_error() -> OSError:
@@ -460,7 +464,7 @@ class _RemoteFile(io.RawIOBase):
     def __init__(self, system: ContainerSystem, path: str, first_block: bytes, size: int) -> None:
         super().__init__()
         self._system, self._path, self._size = system, path, size
-        self._pieces = {0: first_block}
+        self._blocks = {0: first_block}
         """The blocks that were read, by offset."""
         self._position = 0
 
@@ -483,13 +487,13 @@ class _RemoteFile(io.RawIOBase):
         content = b""
         while size > 0 and self._position < self._size:
             start = self._position - self._position % _READ_BYTES
-            block = self._pieces.get(start)
+            block = self._blocks.get(start)
             if block is None:
                 request = {"op": "read", "path": self._path, "offset": start, "size": _READ_BYTES}
                 reply = self._system._ask(request)  # noqa: SLF001 - a part of that class
-                block = self._pieces[start] = _decode_bytes(reply["data"])
+                block = self._blocks[start] = _decode_bytes(reply["data"])
             part = block[self._position - start : self._position - start + size]
-            if not part:
+            if not part:  # the file has become shorter
                 break
             content += part
             self._position += len(part)

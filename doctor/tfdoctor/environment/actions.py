@@ -63,7 +63,7 @@ class StepRunner:
     system: Callable[[], System]
     """A function that returns the machine, with the variables that tfdoctor was started with."""
     env: Mapping[str, str]
-    """The environment variables for installers, without those that steps removed: they could break an installer."""
+    """The environment variables for installers, without those that steps removed, which could break an installer."""
     preferred_installer: str | None
     """"uv", "pip", or None for whichever is found."""
     on_line: Callable[[str], None] | None = None
@@ -116,7 +116,7 @@ class StepRunner:
     def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
         """Change the variables that activation sets.
 
-        Harmful lines in the scripts are edited. If the variables are still wrong after that, lines of tfdoctor are added.
+        Harmful lines in the scripts are edited. If the variables are still wrong after that, tfdoctor adds lines.
         """
         prefix = self.environment.prefix
         old_texts = {script: _load_text(script) for script in list_scripts(prefix)}
@@ -156,7 +156,7 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
     """Return the paths that the steps may change; None if any path may change."""
     if changes_packages(steps):
         return None
-    paths: dict[Path, None] = {}
+    paths: dict[Path, None] = {}  # an ordered set
     for step in steps:
         if isinstance(step, MakeLink):
             paths[Path(step.path)] = None
@@ -173,10 +173,8 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
             paths |= dict.fromkeys(
                 (*list_scripts(environment.prefix), *list_editable_scripts(environment.prefix))
             )
-    return (
-        *paths,
-        *(Path(get_unfinished_path(path)) for path in paths),
-    )  # left behind if the process is killed
+    # An unfinished file is left behind if the process is killed.
+    return (*paths, *(Path(get_unfinished_path(path)) for path in paths))
 
 
 def format_steps(
@@ -207,27 +205,27 @@ def format_steps(
 
 
 def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
-    """Return the lines that a step changes in the sh scripts, else those that it adds, as in a diff."""
+    """Return the lines that a step changes in the sh scripts, as in a diff; if there are none, those that it adds."""
     lines = []
     for script in list_scripts(prefix):
         text = _load_text(script)
         if script.suffix in (".fish", ".csh"):
             continue
-        for old, new in zip(
-            text.split("\n"), edit_script(text, script.name, (step,)).split("\n"), strict=True
-        ):
-            if old != new:
-                lines.append(f"- {old.strip()}  # in {script}")
-            if old != new and not new.lstrip().startswith(NO_OP_PREFIX):
-                lines.append(f"+ {new.strip()}  # in {script}")
+        new_text = edit_script(text, script.name, (step,))
+        for old_line, new_line in zip(text.split("\n"), new_text.split("\n"), strict=True):
+            if old_line != new_line:
+                lines.append(f"- {old_line.strip()}  # in {script}")
+            if old_line != new_line and not new_line.lstrip().startswith(NO_OP_PREFIX):
+                lines.append(f"+ {new_line.strip()}  # in {script}")
     if lines:
         return lines
     script_or_prefix = list_editable_scripts(prefix)[0] if list_editable_scripts(prefix) else prefix
-    return [f"+ {line}  # in {script_or_prefix}" for line in add_block("", "sh", (step,)).splitlines()[1:-1]]
+    _begin, *added_lines, _end = add_block("", "sh", (step,)).splitlines()
+    return [f"+ {line}  # in {script_or_prefix}" for line in added_lines]
 
 
 def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
-    """Return the pip command for a step, to be shown if no installer was found."""
+    """Return the pip command for a step, which is shown if no installer was found."""
     arguments = (
         ("install", *_list_install_arguments(step))
         if isinstance(step, Install)

@@ -35,8 +35,9 @@ __all__ = [
 ]
 
 BLOCK_BEGIN = "# >>> tfdoctor fix >>>"
+"""The first line of the block that tfdoctor adds to a script."""
 BLOCK_END = "# <<< tfdoctor fix <<<"
-"""The first and the last line of the block that tfdoctor adds to a script."""
+"""The last line of that block."""
 NO_OP_PREFIX = ": # "
 """The start of a line that was commented out, valid in every shell."""
 MAX_SCRIPT_BYTES = 1 << 20
@@ -46,10 +47,16 @@ ACTIVATION_TIMEOUT_S = 10.0
 _DUMP_CODE = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
 # Source the scripts, discard their output, and print the variables as JSON with tfdoctor's own Python.
 _SOURCE_COMMAND = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
+# Part of a shell word. Quotes must end on the same line, and `;`, `|`, `$(…)` and the like are excluded: a line with a
+# second command does more than set the variable, so it must not be edited.
+_WORD_PART = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
+# The value of an assignment in sh, and the values in fish and csh, each with an optional comment.
+_ONE_VALUE = lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
+_MANY_VALUES = lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
 
 
 def detect_kind(prefix: str) -> str | None:
-    """Return the kind of an environment: "conda", "venv", or None if it has no activation."""
+    """Return the kind of an environment: "conda", "venv", or None if it cannot be activated."""
     if Path(prefix, "conda-meta").is_dir():
         return "conda"
     return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
@@ -68,8 +75,8 @@ def list_scripts(prefix: str) -> tuple[Path, ...]:
 def list_editable_scripts(prefix: str) -> tuple[Path, ...]:
     """Return the scripts to which tfdoctor adds lines.
 
-    These are the activate scripts of a virtual environment. In a conda environment it is a separate file, which may not
-    exist yet.
+    In a virtual environment these are the activate scripts. In a conda environment there is one separate file, which may
+    not exist yet.
     """
     if detect_kind(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
@@ -98,13 +105,14 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
         return None
     if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         return None
+    # Undo what running the scripts in a child shell has changed: its own variables, and those that were unset.
     temporary_names = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
-    restored = {
+    restored_variables = {
         name: value
         for name, value in system.env.items()
         if name in temporary_names or name in ("BASH_ENV", "ENV")
     }
-    return {str(name): value for name, value in variables.items() if name not in temporary_names} | restored
+    return {str(name): value for name, value in variables.items() if name not in temporary_names} | restored_variables
 
 
 def list_inherited_variables(system: System, prefix: str) -> frozenset[str]:
@@ -117,10 +125,10 @@ def list_inherited_variables(system: System, prefix: str) -> frozenset[str]:
 # ---------------------------------------------------------------- editing a script
 
 
-def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
+def edit_script(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
     """Return the text of a script with the steps applied to its lines.
 
-    Lines that set a variable to be removed become comments, and unwanted list entries are removed. `name` is the file
+    Lines that set a variable to be removed become comments, and unwanted list entries are removed. `script_name` is the file
     name of the script; its suffix identifies the shell. Lines in tfdoctor's own block are not changed.
     """
     lines = text.split("\n")
@@ -131,27 +139,20 @@ def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
         if in_block or line.lstrip().startswith("#"):
             continue
         for step in steps:
-            lines[index] = _neutralize_line(lines[index], name, step)
+            lines[index] = _neutralize_line(lines[index], script_name, step)
     return "\n".join(lines)
 
 
-# Part of a shell word. Quotes must end on the same line, and `;`, `|`, `$(…)` and the like are excluded: a line with a
-# second command does more than set the variable, so it must not be edited.
-_WORD_PART = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
-_ONE_VALUE = lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
-_MANY_VALUES = lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
-
-
-def _compile_assignment(name: str, variable: str) -> re.Pattern[str]:
+def _compile_assignment(script_name: str, variable: str) -> re.Pattern[str]:
     """Return the pattern of a line that sets the variable in the shell of the script."""
-    if name.endswith(".fish"):
+    if script_name.endswith(".fish"):
         return re.compile(rf"\s*set\s+(-\S+\s+)*{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
-    if name.endswith(".csh"):
+    if script_name.endswith(".csh"):
         return re.compile(rf"\s*setenv\s+{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
     return re.compile(rf"\s*(export\s+)?{re.escape(variable)}=(?P<value>.*)$")
 
 
-def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
+def _neutralize_line(line: str, script_name: str, step: ShellStep) -> str:
     """Return a line with a step applied.
 
     The line is returned unchanged if it does more than set the variable, or if it continues on the next line.
@@ -159,13 +160,13 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
     if isinstance(step, Prepend):
         return line
     variable = step.wrong if isinstance(step, Rename) else step.name
-    match = _compile_assignment(name, variable).match(line)
+    match = _compile_assignment(script_name, variable).match(line)
     if match is None:
         return line
     if isinstance(step, Rename):
         return re.sub(rf"\b{re.escape(step.wrong)}\b", step.right, line)
     value = match["value"]
-    if not (_MANY_VALUES if name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
+    if not (_MANY_VALUES if script_name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
         return line
     if isinstance(step, (Unset, Export)):
         return _comment_out(line)
@@ -201,14 +202,15 @@ def _drop_entry(value: str, entry: str) -> str:
 # ---------------------------------------------------------------- added lines
 
 
-def add_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """Return the text of a script with tfdoctor's block at its end, which has the lines for the steps.
+def add_block(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
+    """Return the text of a script with tfdoctor's block at its end, which contains the lines for the steps.
 
-    Lines of an existing block are preserved, and none are added twice.
+    The lines of an existing block are kept, and no line is added twice.
     """
     lines = list(_list_block_lines(text))
     for step in steps:
-        new_lines = list(_format_lines(name, step))
+        new_lines = list(_format_lines(script_name, step))
+        # A step may have several lines, which must follow each other.
         if not any(lines[index : index + len(new_lines)] == new_lines for index in range(len(lines))):
             lines += new_lines
     other_text = _drop_block(text)
@@ -232,11 +234,11 @@ def _drop_block(text: str) -> str:
     return "\n".join(lines[: lines.index(BLOCK_BEGIN)] + lines[lines.index(BLOCK_END) + 1 :])
 
 
-def _format_lines(name: str, step: ShellStep) -> tuple[str, ...]:
+def _format_lines(script_name: str, step: ShellStep) -> tuple[str, ...]:
     """Return the lines that apply a step in the shell of the script."""
-    if name.endswith(".fish"):
+    if script_name.endswith(".fish"):
         return _format_for_fish(step)
-    return _format_for_csh(step) if name.endswith(".csh") else _format_for_sh(step)
+    return _format_for_csh(step) if script_name.endswith(".csh") else _format_for_sh(step)
 
 
 def _quote_for_sh(text: str) -> str:
@@ -263,11 +265,11 @@ def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spellings))
 
 
-def _make_filter(name: str, entries: Sequence[str]) -> str:
-    """Return an sh pipeline that prints the list variable `name` without the entries."""
+def _make_filter(variable: str, entries: Sequence[str]) -> str:
+    """Return an sh pipeline that prints the list variable without the entries."""
     patterns = " ".join(f"-e {_quote_for_sh(spelling)}" for spelling in _list_spellings(entries))
     # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
-    return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
+    return f"printf '%s\\n' \"${variable}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
 
 
 def _format_for_sh(step: ShellStep) -> tuple[str, ...]:

@@ -44,9 +44,9 @@ __all__ = [
     "make_environment",
 ]
 
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
 """The prefixes (`sys.prefix`) of Pythons that belong to the operating system."""
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def make_environment(
@@ -71,7 +71,13 @@ def make_environment(
     choice = report.facts.choice
     if choice is not None and choice.kernel is not None:  # Jupyter starts a kernel without an activation
         kind = None
-    return Environment(python.prefix, python.executable, kind, refusal, inherited)
+    return Environment(
+        prefix=python.prefix,
+        python=python.executable,
+        kind=kind,
+        refusal=refusal,
+        inherited_variables=inherited,
+    )
 
 
 def list_fix_candidates(
@@ -97,7 +103,7 @@ def list_fix_candidates(
 
 
 def _get_fix_order(finding: Finding) -> float:
-    """Return the `fix_order` of a finding's rule, which sorts equally severe findings, or infinity."""
+    """Return the `fix_order` of a finding's rule, which sorts equally severe findings; infinity if it has none."""
     rule = RULES_BY_CODE.get(finding.code)
     return rule.fix_order if rule is not None and rule.fix_order is not None else math.inf
 
@@ -111,14 +117,14 @@ def find_obstacle(steps: Sequence[Step], environment: Environment, report: Repor
             return (
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
-        path = _get_path(step)
+        path = _get_changed_path(step)
         if path is not None and not _is_inside(path, environment.prefix):
             return f"{path} lies outside the environment {environment.prefix}."
         if path is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
             return "This Python is in no environment that is activated: its variables come from elsewhere."
-        if isinstance(step, SHELL_STEPS) and not _can_be_written(step):
+        if isinstance(step, SHELL_STEPS) and not _is_safe_in_script(step):
             return "A name or a path in it has characters that do not belong in a shell script."
-    paths = [path for step in steps if (path := _get_path(step)) is not None]
+    paths = [path for step in steps if (path := _get_changed_path(step)) is not None]
     for link, target in environment.outward_links:
         if changes_packages(steps) or any(_is_inside(path, link) for path in paths):
             return (
@@ -134,7 +140,7 @@ def find_obstacle(steps: Sequence[Step], environment: Environment, report: Repor
     return ""
 
 
-def _can_be_written(step: ShellStep) -> bool:
+def _is_safe_in_script(step: ShellStep) -> bool:
     """Return whether a step has valid names and printable values, so that a script may contain it."""
     names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
     values: tuple[str, ...] = ()
@@ -150,7 +156,7 @@ def changes_packages(steps: Sequence[Step]) -> bool:
     return any(isinstance(step, (Install, Uninstall)) for step in steps)
 
 
-def _get_path(step: Step) -> str | None:
+def _get_changed_path(step: Step) -> str | None:
     """Return the path that a step changes; None for a step that changes packages or variables."""
     if isinstance(step, (MakeLink, Remove, CommentOut)):
         return step.path
@@ -164,10 +170,10 @@ def _is_inside(path: str, prefix: str) -> bool:
 def is_better(before: Report, after: Report, finding: Finding) -> bool:
     """Return whether a fix improved the report.
 
-    It did if the prediction is better. If the prediction is the same, the finding must no longer be reported, or fewer
-    libraries must be missing and no new ones.
+    A better prediction is an improvement. If the prediction is the same, either the finding must be gone, or some
+    libraries must be no longer missing and no other library newly missing.
     """
-    rank_before, rank_after = _rank(before.prediction), _rank(after.prediction)
+    rank_before, rank_after = _rank_prediction(before.prediction), _rank_prediction(after.prediction)
     if rank_after != rank_before:
         return rank_after > rank_before
     if not any(
@@ -181,12 +187,12 @@ def is_better(before: Report, after: Report, finding: Finding) -> bool:
 
 def is_worse(before: Report, after: Report) -> bool:
     """Return whether a fix made the prediction worse."""
-    return _rank(after.prediction) < _rank(before.prediction)
+    return _rank_prediction(after.prediction) < _rank_prediction(before.prediction)
 
 
-def _rank(prediction: Prediction) -> tuple[int, int, int]:
-    """Return a sort key: whether TensorFlow can be imported, whether it registers a GPU, and how many."""
-    order = {False: 0, None: 1, True: 2}
+def _rank_prediction(prediction: Prediction) -> tuple[int, int, int]:
+    """Return a sort key: whether TensorFlow can be imported, whether it registers a GPU, and how many GPUs."""
+    order = {False: 0, None: 1, True: 2}  # unknown is better than no and worse than yes
     return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
 
 
@@ -195,7 +201,7 @@ def list_unfixed(
 ) -> tuple[Unfixed, ...]:
     """Return the findings that fix does not fix, each with the reason.
 
-    `codes` restricts them as in `list_fix_candidates`.
+    `codes` restricts the findings as in `list_fix_candidates`.
     """
     unfixed = []
     for finding in report.findings:

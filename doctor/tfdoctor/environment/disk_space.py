@@ -33,6 +33,10 @@ __all__ = [
 
 _COMMAND_TIMEOUT_S = 120.0
 """The time limit in seconds for a command of uv or of a new Python environment."""
+_MAX_OUTPUT_BYTES = 1_000_000
+"""The largest size in bytes of a command's output that is returned."""
+_STAT_BLOCK_BYTES = 512
+"""The unit of `st_blocks` in bytes, which does not depend on the file system."""
 
 
 class DiskSpaceError(InstallFailedError):
@@ -46,7 +50,7 @@ class DiskSpaceNeed:
     folder: Path
     """An existing folder on the file system."""
     purposes: tuple[str, ...]
-    """Any of `"the environment"`, `"uv's cache"` and `"temporary files"`."""
+    """What the space is for: `"the environment"`, `"uv's cache"` or `"temporary files"`."""
     size: int
     """The needed space in bytes."""
     free: int
@@ -103,7 +107,7 @@ def find_existing_folder(path: Path) -> Path:
 def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed, ...]:
     """Return the total need of each file system.
 
-    `sizes` has (purpose, folder, bytes). A file system that cannot be queried is omitted.
+    `sizes` contains (purpose, folder, bytes). A file system that cannot be queried is omitted.
     """
     needs_by_device: dict[int, DiskSpaceNeed] = {}
     for purpose, folder, size in sizes:
@@ -114,9 +118,14 @@ def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed
             continue
         previous = needs_by_device.get(device)
         needs_by_device[device] = (
-            DiskSpaceNeed(existing, (purpose,), size, free)
+            DiskSpaceNeed(folder=existing, purposes=(purpose,), size=size, free=free)
             if previous is None
-            else DiskSpaceNeed(previous.folder, (*previous.purposes, purpose), previous.size + size, free)
+            else DiskSpaceNeed(
+                folder=previous.folder,
+                purposes=(*previous.purposes, purpose),
+                size=previous.size + size,
+                free=free,
+            )
         )
     return tuple(needs_by_device.values())
 
@@ -161,6 +170,7 @@ def compute_needs(
     cache = _find_uv_cache(install_sizes)
     if cache is None:
         return group_by_disk([("the environment", install_sizes.folder, max(size - installed_bytes, 0))])
+    # uv links the files in its cache into the environment if both are on one disk. They need space only once.
     uses_links = install_sizes.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(
         cache, install_sizes.folder
     )
@@ -186,7 +196,7 @@ def has_space_for_pip_cache(install_sizes: InstallSizes) -> bool:
     cache = Path(env.get("PIP_CACHE_DIR") or Path(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "pip"))
     size = install_sizes.size or 0
     temporary_folder = Path(env.get("TMPDIR") or install_sizes.folder)
-    sizes = [
+    sizes = [  # without purposes, because the needs are not printed
         ("", install_sizes.folder, size),
         ("", temporary_folder, install_sizes.download),
         ("", cache, install_sizes.download),
@@ -241,6 +251,7 @@ def _is_cached(install_sizes: InstallSizes, files: Iterable[Path]) -> bool:
         output = capture_output(
             (str(install_sizes.uv), "pip", "install", *options, *target, *file_options), install_sizes.env
         )
+    # uv's dry run prints these messages.
     return output is not None and "Would download" not in output and "Would install" in output
 
 
@@ -251,7 +262,7 @@ def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None
     except (OSError, ValueError):
         return None
     text = completed.stdout + completed.stderr  # uv prints on standard error what it would do
-    return text[:1_000_000].decode("utf-8", "replace") if completed.returncode == 0 else None
+    return text[:_MAX_OUTPUT_BYTES].decode("utf-8", "replace") if completed.returncode == 0 else None
 
 
 def measure_usage(folder: Path) -> int:
@@ -265,5 +276,5 @@ def measure_usage(folder: Path) -> int:
                 continue
             if status.st_ino not in inodes:
                 inodes.add(status.st_ino)
-                total += status.st_blocks * 512  # st_blocks counts units of 512 bytes
+                total += status.st_blocks * _STAT_BLOCK_BYTES
     return total

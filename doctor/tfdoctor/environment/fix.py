@@ -52,6 +52,7 @@ A finding has two or three candidates, and a fix may reveal another finding.
 UNFINISHED_MESSAGE = (
     "An earlier fix was interrupted, or another one is running: its changes are undone first."
 )
+"""The note of a plan for an environment with unfinished changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class FixRequest:
     deep: bool = True
     """Whether to run TensorFlow at the end, if something was fixed and a GPU is expected."""
     inherits_stderr: bool = False
-    """Whether an installer writes directly to standard error, and its output is not recorded."""
+    """Whether an installer writes directly to standard error, so that its output is not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def examine_environment(
 ) -> Examination:
     """Examine the requested Python, with its environment activated if possible.
 
-    `new_system` returns this machine with the given environment variables, or with those of this process for None.
+    `new_system` returns this machine with the given environment variables; None stands for those of this process.
     Raise UsageError if the Python cannot be examined.
     """
     system = new_system(None)
@@ -119,11 +120,11 @@ def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, P
     Raise UsageError if the active environment has no usable Python, or if the Python cannot be queried.
     """
     choice = choose_python(system, request.python)
-    if choice.lost and request.python is None:  # the Python found instead may be the wrong one
-        lost = choice.lost[0]
-        prefix = clean_line(lost.prefix)
+    if choice.lost and request.python is None:  # the Python that was chosen instead may be the wrong one
+        unusable = choice.lost[0]
+        prefix = clean_line(unusable.prefix)
         message = (
-            f"${lost.variable} names {prefix}, {describe_unusable_environment(lost)}: which Python is meant?"
+            f"${unusable.variable} names {prefix}, {describe_unusable_environment(unusable)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
     fact = query_chosen_python(
@@ -184,7 +185,7 @@ def _format_commands(candidate: Candidate, environment: Environment, runner: Ste
     if changes_packages(candidate.steps):
         try:
             installer = runner.get_installer()
-        except Error:  # reported when it is needed
+        except Error:  # reported when the installer is needed
             installer = None
     return format_steps(candidate.steps, environment, installer)
 
@@ -196,12 +197,12 @@ def fix_environment(
     env: Mapping[str, str],
     progress: Progress,
 ) -> FixResult:
-    """Try the candidates until no finding can be improved, and return the result of each.
+    """Try candidates until none is left or `MAX_CANDIDATES` were tried, and return the results.
 
-    `env` has the variables for installers. Raise UsageError if the Python cannot be examined, or JournalError if the
-    journal cannot be used. A candidate that fails raises nothing: the failure is in its `Attempt`.
+    `env` contains the variables for installers. Raise UsageError if the Python cannot be examined, or JournalError if the
+    journal cannot be used. A candidate that fails raises nothing: its `Attempt` contains the failure.
     """
-    entries_before = Journal.read(Path(find_prefix(new_system, request)))
+    old_entries = Journal.read(Path(find_prefix(new_system, request)))
     first_examination = examine_environment(new_system, compat, request)
     has_unfinished = has_unfinished_changes(Path(first_examination.environment.prefix))
     if not has_unfinished and not list_fix_candidates(
@@ -209,16 +210,16 @@ def fix_environment(
     ):
         unfixed = list_unfixed(first_examination.report, first_examination.environment, request.codes)
         return FixResult(
-            first_examination.environment,
-            (),
-            unfixed,
-            first_examination.report,
-            first_examination.report,
+            environment=first_examination.environment,
+            attempts=(),
+            unfixed=unfixed,
+            before=first_examination.report,
+            after=first_examination.report,
             is_activated=first_examination.is_activated,
         )
     with Journal.open(Path(first_examination.environment.prefix), on_wait=progress.stage) as journal:
         # If another process changed the environment since, the first report is outdated.
-        is_outdated = has_unfinished or journal.recovered or journal.entries != entries_before
+        is_outdated = has_unfinished or journal.recovered or journal.entries != old_entries
         examination = examine_environment(new_system, compat, request) if is_outdated else first_examination
         runner = StepRunner(
             examination.environment,
@@ -229,17 +230,17 @@ def fix_environment(
             inherit=request.inherits_stderr,
             pass_fds=(journal.fileno(),),
         )
-        before, attempts = examination.report, list[Attempt]()
+        report_before, attempts = examination.report, list[Attempt]()
         tried_keys: set[object] = set()
         fixed_codes: set[str] = set()
         while len(attempts) < MAX_CANDIDATES:
             candidate = next(
                 (
-                    trial
-                    for trial in list_fix_candidates(
+                    possible_candidate
+                    for possible_candidate in list_fix_candidates(
                         examination.report, examination.environment, request.codes
                     )
-                    if trial.key not in tried_keys
+                    if possible_candidate.key not in tried_keys
                 ),
                 None,
             )
@@ -247,16 +248,16 @@ def fix_environment(
                 break
             tried_keys.add(candidate.key)
             progress.stage(f"{candidate.finding.code}  {candidate.finding.title}")
-            trial, examination = _try_candidate(
+            attempt, examination = _try_candidate(
                 candidate,
                 examination,
                 journal,
                 runner,
                 lambda: examine_environment(new_system, compat, request),
             )
-            if trial.status is FixStatus.FIXED:
+            if attempt.status is FixStatus.FIXED:
                 fixed_codes.add(candidate.finding.code)
-            attempts.append(trial)
+            attempts.append(attempt)
         recovered = journal.recovered
     observed = None
     if request.deep and fixed_codes and examination.report.prediction.gpu_registered:
@@ -272,7 +273,7 @@ def fix_environment(
         environment=examination.environment,
         attempts=tuple(attempts),
         unfixed=list_unfixed(examination.report, examination.environment, request.codes),
-        before=before,
+        before=report_before,
         after=replace(examination.report, observed=observed) if observed is not None else examination.report,
         recovered=recovered,
         observed=observed,
@@ -325,15 +326,17 @@ def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], reques
 
     Raise UsageError if the Python cannot be queried.
     """
-    return _choose_python(new_system(None), request)[1].prefix
+    _, python_facts = _choose_python(new_system(None), request)
+    return python_facts.prefix
 
 
 def undo_fix(prefix: str, *, force: bool, progress: Progress) -> UndoResult:
     """Undo all changes of fix in an environment.
 
-    Raise JournalError if that is not possible, for example if the files were changed again later and `force` is false.
+    Raise JournalError if that is impossible, for example if other programs changed the files later and `force` is false.
     """
     if not Path(prefix, STATE_FOLDER).exists():
-        return UndoResult((), 0, ())  # without this, a journal would be created, which may be impossible
+        # Opening the journal would create it, which may be impossible.
+        return UndoResult(entries=(), restored=0, unrestored=())
     with Journal.open(Path(prefix), on_wait=progress.stage) as journal:
         return journal.undo(force=force)

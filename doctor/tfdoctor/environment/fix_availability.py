@@ -1,4 +1,4 @@
-"""Decide whether a report offers `tfdoctor fix`. It does not if fix would refuse to run."""
+"""Decide whether a report offers to run `tfdoctor fix`. There is no offer if fix would refuse to run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["find_environment", "find_offer", "make_offer"]
 def find_offer(report: Report, system: System) -> Offer | None:
     """Return the offer to run fix on this machine; None if fix has nothing to do or would refuse."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    if python is None or (choice is not None and any(lost.variable != PYTHON_OPTION for lost in choice.lost)):
-        return None  # no Python, or one that was found in place of an unusable active environment
+    if python is None or (choice is not None and any(unusable.variable != PYTHON_OPTION for unusable in choice.lost)):
+        return None  # no Python, or a Python that was chosen because the active environment is unusable
     environment = find_environment(
         report, detect_kind(python.prefix), list_inherited_variables(system, python.prefix)
     )
@@ -57,11 +57,12 @@ def make_offer(report: Report, environment: Environment) -> Offer | None:
     candidates = list_fix_candidates(report, environment)
     if python is None or not candidates:
         return None
+    # `requested` is a text for the user. These texts mean that fix would choose the same Python without `--python`.
     is_default = python.requested.startswith(("$", "python3 on", "python on"))
     python_argument = choice.kernel if choice is not None and choice.kernel is not None else python.executable
     command = (
         "tfdoctor fix" if is_default else f"tfdoctor fix --python {shlex.quote(clean_line(python_argument))}"
     )
-    return Offer(
-        command, tuple({id(candidate.finding): candidate.finding for candidate in candidates}.values())
-    )
+    # Several candidates may share a finding object: keep each object once, in order.
+    findings_by_id = {id(candidate.finding): candidate.finding for candidate in candidates}
+    return Offer(command=command, findings=tuple(findings_by_id.values()))

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 STATE_FOLDER = ".tfdoctor"
-"""The name of tfdoctor's folder in an environment: install.json of `install`, the journal of `fix`."""
+"""The name of tfdoctor's folder in an environment. It contains install.json of `install` and the journal of `fix`."""
 UNFINISHED_SUFFIX = ".unwritten"
 """The suffix of a file that is still being written."""
 _MAX_SINGLE_SYNCS = 64
@@ -54,7 +54,7 @@ def is_folder(path: str) -> bool:
 def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
     """Return (link, target) for each link in an environment that leads to a folder outside it.
 
-    `sites` are the site-packages folders. They are searched recursively, and their parent folders in the environment are
+    `sites` are the site-packages folders, which are searched recursively; their parent folders in the environment are also
     checked. The history would not record changes behind such a link. Unreadable folders are skipped.
     """
     real_prefix = os.path.realpath(prefix)
@@ -83,7 +83,7 @@ def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, 
 
 
 def fsync(path: str) -> None:
-    """Sync a file, or the entries of a folder, to the disk. Raise OSError if that fails or it is a link."""
+    """Sync a file, or the entries of a folder, to the disk. Raise OSError if that fails or the path is a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(handle)
@@ -92,7 +92,7 @@ def fsync(path: str) -> None:
 
 
 def sync(paths: Collection[str]) -> None:
-    """Sync paths to the disk. If there are many, sync all file systems at once, which is faster."""
+    """Sync paths to the disk. If there are many paths, sync all file systems at once, which is faster."""
     if len(paths) > _MAX_SINGLE_SYNCS:
         os.sync()
         return
@@ -111,11 +111,11 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
     The owner (if this process is root), mode and extended attributes of an existing file are kept. If `private`, only
     the owner can read a new file. Raise OSError if writing fails.
     """
-    unfinished = get_unfinished_path(path)
+    unfinished_path = get_unfinished_path(path)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(unfinished)
+        os.unlink(unfinished_path)
     handle = os.open(
-        unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600 if private else 0o666
+        unfinished_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600 if private else 0o666
     )
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -128,10 +128,10 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
             stream.write(content)
             stream.flush()
             os.fsync(handle)
-        os.replace(unfinished, path)
+        os.replace(unfinished_path, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(unfinished)
+            os.unlink(unfinished_path)
         raise
     fsync(os.path.dirname(path))
 
@@ -149,7 +149,7 @@ def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
 def give_to_owner_of_folder(path: str) -> None:
     """If this process is root, change the owner of a path from root to the owner of its folder.
 
-    A link is changed itself, not its target. Errors are ignored.
+    If the path is a link, the link itself is changed, not its target. Errors are ignored.
     """
     if os.geteuid() != 0:
         return
@@ -201,10 +201,10 @@ def acquire_lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[
                 has_waited = True
                 fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                # If this is not the same file, the locked one was deleted while we waited.
+                # If this is not the same file, the locked file was deleted while we waited.
                 if os.path.samestat(os.fstat(handle), os.lstat(path)):
-                    locked, handle = handle, -1
-                    return locked
+                    locked_handle, handle = handle, -1  # -1: not to be closed below
+                    return locked_handle
         finally:
             if handle >= 0:
                 os.close(handle)

@@ -72,7 +72,9 @@ __all__ = [
 ]
 
 NO_LOCK_REASON = "it is not among the combinations that were pinned and tested"
+"""The reason in messages why a release cannot be installed without a lock."""
 _TOOLS_STEP, _RESOLVE_STEP, _PACKAGES_STEP = "tools", "resolve", "packages"
+"""The names of steps in the record."""
 _LOCKED_FILE, _HASHED_FILE, _UNHASHED_FILE = "locked.txt", "requirements.txt", "addresses.txt"
 """The files in `.tfdoctor` that save the resolution: locked lines, other lines with hashes, lines without a hash."""
 
@@ -155,8 +157,13 @@ class InstallRequest:
         """The installer: uv, or pip in the environment."""
         python = str(self.folder / "bin" / "python")
         if self.uv is not None:
-            return Installer("uv", python, (self.uv, "pip"), list_uv_options(self.env))
-        return Installer("pip", python, (python, "-m", "pip"))
+            return Installer(
+                name="uv",
+                python=python,
+                base_command=(self.uv, "pip"),
+                options=list_uv_options(self.env),
+            )
+        return Installer(name="pip", python=python, base_command=(python, "-m", "pip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +184,9 @@ class InstallResult:
 
 
 def get_locks(option: Option) -> LockFiles:
-    """Return the locks of an option.
+    """Return the lock files of an option.
 
-    Raise NoLockError if one does not exist, or DataError if one is damaged.
+    Raise NoLockError if a lock does not exist, or DataError if a lock is damaged.
     """
     release, python, cuda_set = option.release, option.python, option.cuda_set
     locks = Compat.load().locks
@@ -223,7 +230,7 @@ class _Step:
 
 
 def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
-    """Return the steps of an installation. Later ones may change until the requirements are resolved."""
+    """Return the steps of an installation. The steps after the resolution depend on its result."""
     option, installer = request.option, request.installer
     state_folder = request.folder / STATE_FOLDER
     index = _list_index_options(request)
@@ -263,13 +270,17 @@ def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
     if request.has_requirements:
         steps.append(_make_requirements_step(request, state_folder))
     steps.append(
-        _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _create_links(request))
+        _Step(
+            name="links",
+            text="Links to CUDA's libraries where TensorFlow looks",
+            work=lambda: _create_links(request),
+        )
     )
     return tuple(steps)
 
 
 def _make_requirements_step(request: InstallRequest, state_folder: Path) -> _Step:
-    """Return the step that installs the user's requirements, and resolves them if it was not done."""
+    """Return the step that installs the user's requirements, and resolves them if that was not done before."""
     index, resolution = _list_index_options(request), request.resolution
     if not request.can_resolve_first:
         arguments = [
@@ -333,7 +344,7 @@ def _iter_links(request: InstallRequest) -> Iterator[tuple[Path, str]]:
 
 
 def _create_links(request: InstallRequest) -> None:
-    """Create the missing links. Raise InstallFailedError if the target of one does not exist."""
+    """Create the missing links. Raise InstallFailedError if the target of a link does not exist."""
     for path, target in _iter_links(request):
         if not (path.parent / target).is_file():
             msg = f"{path.name} is not where NVIDIA's wheel should have put it."
@@ -348,9 +359,11 @@ def list_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]],
 
     The links that it creates itself are included as `ln` commands.
     """
-    commands = [(step.text, command) for step in _plan_steps(request) for command in step.commands]
-    links = [("", ("ln", "-s", target, str(path))) for path, target in _iter_links(request)]
-    return (*commands, *((_plan_steps(request)[-1].text, arguments) for _, arguments in links))
+    steps = _plan_steps(request)
+    *_other_steps, link_step = steps
+    commands = [(step.text, command) for step in steps for command in step.commands]
+    link_commands = [("ln", "-s", target, str(path)) for path, target in _iter_links(request)]
+    return (*commands, *((link_step.text, arguments) for arguments in link_commands))
 
 
 # ---------------------------------------------------------------- resolution of the user's requirements
@@ -388,6 +401,7 @@ def _make_resolution_request(request: InstallRequest, base: str | None = None) -
 def list_locked_lines(path: Path) -> tuple[str, ...]:
     """Return the line `name==version --hash=…` of every package in a lock file."""
     lines = path.read_text(encoding="utf-8").splitlines()
+    # The lock marks a package that pip builds from source; installers must not see the mark.
     return tuple(line.removesuffix("  # sdist") for line in lines if line and not line.startswith("#"))
 
 
@@ -408,8 +422,8 @@ def resolve_requirements(
         folder = Path(name)
         if request.uv is not None:
             return resolve(_make_resolution_request(request, request.base), folder, run)
-        temporary = dataclasses.replace(request, folder=folder / "env")
-        run(_make_venv_command(temporary))
+        temporary_request = dataclasses.replace(request, folder=folder / "env")
+        run(_make_venv_command(temporary_request))
         arguments = [
             *_list_index_options(request),
             "--no-deps",
@@ -417,8 +431,8 @@ def resolve_requirements(
             "-r",
             str(request.locks.tools),
         ]
-        run(temporary.installer.make_install_command(arguments))
-        return resolve(_make_resolution_request(temporary), folder, run)
+        run(temporary_request.installer.make_install_command(arguments))
+        return resolve(_make_resolution_request(temporary_request), folder, run)
 
 
 def _resolve_request(
@@ -445,7 +459,10 @@ def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> In
     except (OSError, ValueError):
         return None
     return (
-        dataclasses.replace(request, resolution=ResolvedPackages(unchanged, hashed, unhashed))
+        dataclasses.replace(
+            request,
+            resolution=ResolvedPackages(unchanged=unchanged, hashed=hashed, unhashed=unhashed),
+        )
         if unchanged
         else None
     )
@@ -494,7 +511,7 @@ def _install_locked(
         return InstallResult(
             time.monotonic() - start_time, was_resumed=False, was_complete=True, request=resolved_request
         )
-    finished_steps = (
+    finished_names = (
         _list_finished_steps(request, previous_record) if previous_record is not None and is_same_plan else ()
     )
     if previous_record is not None:
@@ -503,25 +520,25 @@ def _install_locked(
             if is_same_plan
             else f"{folder_text} is unfinished, and of another plan ({_describe_record(previous_record)}): it is rebuilt."
         )
-    if "venv" in finished_steps and not _has_working_python(request, locked_folder):
-        finished_steps = ()
-    if _RESOLVE_STEP in finished_steps:
+    if "venv" in finished_names and not _has_working_python(request, locked_folder):
+        finished_names = ()
+    if _RESOLVE_STEP in finished_names:
         resolved_request = _load_resolution(request, locked_folder)
-        request, finished_steps = (
-            (resolved_request, finished_steps)
+        request, finished_names = (
+            (resolved_request, finished_names)
             if resolved_request is not None
-            else (request, finished_steps[: finished_steps.index(_RESOLVE_STEP)])
+            else (request, finished_names[: finished_names.index(_RESOLVE_STEP)])
         )
-    record = Record(request.plan, "unfinished", finished_steps)
+    record = Record(plan=request.plan, state="unfinished", steps=finished_names)
     try:
         locked_folder.write_record(record)
-        if not finished_steps:
+        if not finished_names:
             locked_folder.clear()
-        if _PACKAGES_STEP not in finished_steps:
+        if _PACKAGES_STEP not in finished_names:
             check_needs(
                 compute_needs(
                     make_install_sizes(request),
-                    installed_bytes=measure_usage(locked_folder.folder) if finished_steps else 0,
+                    installed_bytes=measure_usage(locked_folder.folder) if finished_names else 0,
                 ),
                 folder_text,
             )
@@ -535,18 +552,18 @@ def _install_locked(
     progress.done()
     locked_folder.finish(record)
     return InstallResult(
-        time.monotonic() - start_time, was_resumed=bool(finished_steps), was_complete=False, request=request
+        time.monotonic() - start_time, was_resumed=bool(finished_names), was_complete=False, request=request
     )
 
 
 def _list_finished_steps(request: InstallRequest, record: Record) -> tuple[str, ...]:
-    """Return the names of the steps that are finished, up to the first that is not. Later steps run again."""
-    finished = []
+    """Return the names of the finished steps before the first unfinished step. All other steps run again."""
+    names = []
     for step in _plan_steps(request):
         if step.name not in record.steps:
             break
-        finished.append(step.name)
-    return tuple(finished)
+        names.append(step.name)
+    return tuple(names)
 
 
 def _run_all_steps(
@@ -566,7 +583,7 @@ def _run_all_steps(
     if record.steps:
         _remove_incomplete(locked_folder.site_packages)
     for number in range(1, len(steps) + 1):
-        step = steps[number - 1]
+        step = steps[number - 1]  # `steps` is replaced after the resolution
         if step.name in record.steps:
             continue
         progress.step(number, len(steps), step.text)
@@ -581,14 +598,14 @@ def _run_all_steps(
         elif step.commands:
             run(*step.commands)
         if step.name == "venv":
-            locked_folder.block()
-        record = Record(record.plan, "unfinished", (*record.steps, step.name))
+            locked_folder.block()  # again, for the new activate scripts
+        record = Record(plan=record.plan, state="unfinished", steps=(*record.steps, step.name))
         locked_folder.write_record(record)
     return record, request
 
 
 def describe_changes(request: InstallRequest) -> tuple[str, ...]:
-    """Return one line for each package that differs from the lock, or one line if none does.
+    """Return lines about the packages that differ from the lock, or one line if there is no difference.
 
     Return an empty tuple if the requirements are not resolved yet.
     """
@@ -666,8 +683,9 @@ def _is_complete(site_packages: Path, dist_info: Path) -> bool:
     try:
         with (dist_info / "RECORD").open(encoding="utf-8", newline="") as stream:
             rows = [row for row in csv.reader(stream) if row]
-        if not any(row[0] == f"{dist_info.name}/INSTALLER" for row in rows):
-            return False  # this is still the RECORD from the wheel: the installer adds itself at the end
+        paths = [path for path, *_ in rows]
+        if f"{dist_info.name}/INSTALLER" not in paths:
+            return False  # this is still the RECORD from the wheel: the installer adds this line at the end
         return all(_is_file_installed(site_packages, row) for row in rows)
     except (OSError, ValueError, csv.Error):
         return False
@@ -678,8 +696,10 @@ def _is_file_installed(site_packages: Path, row: Sequence[str]) -> bool:
 
     A missing .pyc file counts as present, and an empty size matches every size.
     """
+    path, *hash_and_size = row
     try:
-        status = os.stat(f"{site_packages}/{row[0]}")  # noqa: PTH116 - there are tens of thousands of files
+        status = os.stat(f"{site_packages}/{path}")  # noqa: PTH116 - there are tens of thousands of files
     except OSError:
-        return row[0].endswith(".pyc")
-    return len(row) < 3 or not row[2] or status.st_size == int(row[2])
+        return path.endswith(".pyc")
+    size = hash_and_size[1] if len(hash_and_size) > 1 else ""
+    return not size or status.st_size == int(size)

@@ -42,6 +42,7 @@ RECORD_FILE, LOCK_FILE, SAVED_SCRIPTS_FOLDER, TEMPORARY_FOLDER = (
     "activate",
     "tmp",
 )
+"""The names of the files and folders in `.tfdoctor`."""
 INSTALLING_VARIABLE = "TFDOCTOR_INSTALLING"
 """The variable that is set for installers: with it, the Python of an unfinished environment starts."""
 GUARD_FILE = "_tfdoctor_unfinished.pth"
@@ -107,13 +108,13 @@ def read_record(folder: Path) -> Record | None:
     plan, state, steps = fields.get("plan"), fields.get("state"), fields.get("steps")
     if not isinstance(plan, dict) or state not in ("finished", "unfinished") or not isinstance(steps, list):
         return None
-    return Record(plan, state, tuple(step for step in steps if isinstance(step, str)))
+    return Record(plan=plan, state=state, steps=tuple(step for step in steps if isinstance(step, str)))
 
 
 def check_folder(folder: Path) -> None:
     """Raise UsageError if the folder cannot be used for an installation.
 
-    It can be used if it does not exist, is empty, or has the record of an earlier installation.
+    It can be used if it does not exist, is empty, or contains the record of an earlier installation.
     """
     folder_text = clean_line(str(folder))
     if ":" in str(folder) or not str(folder).isprintable():
@@ -139,7 +140,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Return whether a folder has only those files that are created before the first record."""
+    """Return whether a folder contains only files that are created before the first record."""
     if any(name != STATE_FOLDER for name in os.listdir(folder)):  # noqa: PTH208
         return False
     state_folder = folder / STATE_FOLDER
@@ -163,7 +164,7 @@ class LockedFolder:
 
     @classmethod
     def acquire(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> LockedFolder:
-        """Lock the folder. It is created if it does not exist.
+        """Lock the folder, and create it if it does not exist.
 
         `minor` is the Python version, such as `"3.11"`. `on_wait` is called once if another process holds the lock.
         Raise UsageError if the folder cannot be used, or LockedFolderError if it cannot be created.
@@ -235,7 +236,7 @@ class LockedFolder:
         self.site_packages.mkdir(parents=True, exist_ok=True)
         guard = self.site_packages / GUARD_FILE
         if not guard.exists():
-            # Python runs a line of a .pth file if it starts with "import". With `-I` it still sees os.environ.
+            # Python runs a line of a .pth file if it starts with "import". The line can read os.environ even with `-I`.
             exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
             write_atomically(
                 guard, f"import os; os.environ.get({INSTALLING_VARIABLE!r}) or ({exit_call})\n".encode()
@@ -265,15 +266,15 @@ class LockedFolder:
     def finish(self, record: Record) -> None:
         """Unblock the environment and record it as finished.
 
-        The activate scripts are restored first, and the `.pth` file is removed after the record is written, so that
-        another run can finish this if the process is killed.
+        The activate scripts are restored first, and the `.pth` file is removed after the record is written. So another
+        run can finish this if the process is killed.
         """
         saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER
         saved_scripts = sorted(saved_folder.iterdir()) if saved_folder.is_dir() else []
         for script in saved_scripts:
             if not script.name.endswith(UNFINISHED_SUFFIX):
                 write_atomically(self.folder / "bin" / script.name, script.read_bytes())
-        self.write_record(Record(record.plan, "finished", record.steps))
+        self.write_record(Record(plan=record.plan, state="finished", steps=record.steps))
         remove(self.site_packages / GUARD_FILE)
         for path in (saved_folder, self.temporary_folder):
             with contextlib.suppress(OSError):
@@ -292,7 +293,7 @@ class LockedFolder:
     def clear(self) -> None:
         """Remove everything but the record, the resolution and the lock, beginning with the bin folder."""
         paths = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != STATE_FOLDER]  # noqa: PTH208
-        paths.sort(key=lambda path: path.name != "bin")
+        paths.sort(key=lambda path: path.name != "bin")  # False sorts first
         for path in [
             *paths,
             self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER,
@@ -309,10 +310,8 @@ class LockedFolder:
             for name in os.listdir(state_folder)  # noqa: PTH208
             if name.endswith((".txt", f".txt{UNFINISHED_SUFFIX}"))
         ]
-        for name in [
-            *resolution_files,
-            RECORD_FILE,
-        ]:  # the record is removed last, because it identifies the folder as an installation
+        # The record is removed last, because it identifies the folder as an installation.
+        for name in [*resolution_files, RECORD_FILE]:
             remove(state_folder / name)
         for name in os.listdir(state_folder):  # noqa: PTH208
             if name.startswith((LOCK_FILE, RECORD_FILE)):
@@ -324,12 +323,13 @@ class LockedFolder:
 
 
 def _make_refusal_script(name: str) -> str | None:
-    """Return the text that replaces an activate script; None if its shell is not known."""
+    """Return the text that replaces an activate script; None if the shell of the script is not known."""
     message = _BLOCKED_MESSAGE.replace("`", "'")
     suffix = name.lower().partition(".")[2]
     sh_command = f'echo "{message}" >&2\n'
     return {
         "": f"{sh_command}return 1 2>/dev/null || exit 1\n",
+        # The message is inside single quotes here, so it must not contain any.
         "csh": f"sh -c 'echo \"{message.replace(chr(39), '')}\" >&2; exit 1'\n",
         "fish": f"{sh_command}return 1\n",
         "nu": f'error make {{msg: "{message}"}}\n',

@@ -44,7 +44,7 @@ __all__ = [
 VERSION_TIMEOUT_S = 60.0
 """The time limit in seconds for a short test command, such as `pip --version`."""
 KILL_DELAY_S, TERM_DELAY_S = 10.0, 4.0
-"""The seconds after SIGINT at which a program that still runs receives SIGKILL, and before that SIGTERM."""
+"""The seconds after SIGINT until a program that still runs receives SIGKILL, and until it receives SIGTERM."""
 _MAX_OUTPUT_LINES = 60
 """The number of output lines that are stored: the last ones."""
 _MAX_LINE_BYTES = 4000
@@ -79,6 +79,106 @@ _REMOVED_VARIABLES = (
     "__PYVENV_LAUNCHER__",
 )
 """Variables that would make an installer use another environment or install something else."""
+_UV_INDEX_VARIABLES = (
+    "UV_INDEX",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+)
+"""uv's variables for indexes: if one is set, pip's settings for indexes are not passed to uv."""
+_PASSED_SETTINGS = (
+    "cert",
+    "client-cert",
+    "extra-index-url",
+    "find-links",
+    "index-url",
+    "no-index",
+    "proxy",
+    "trusted-host",
+)
+"""The pip settings that are passed to uv."""
+_MAX_CONFIG_BYTES = 1_000_000
+"""The largest size in bytes of a pip configuration file that is read."""
+_DRAIN_TIMEOUT_S = 1.0
+"""The time in seconds for which output is read after a program ended, because a child process may keep it open."""
+# The user name and password in a URL.
+_CREDENTIALS = re.compile(r"(https?://)[^/@\s]{1,500}@")
+# Messages of pip and uv. The error numbers 28 and 122 are ENOSPC and EDQUOT, and 13 is EACCES.
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|[Ee]rrno 28\b|os error (?:28|122)\b")
+_HASH_MISMATCH = re.compile(
+    r"DO NOT MATCH THE HASHES|Hash mismatch|hash-mismatch|hashes? (?:do|does) not match", re.IGNORECASE
+)
+_TLS_ERROR = re.compile(
+    r"CERTIFICATE_VERIFY_FAILED|invalid peer certificate|UnknownIssuer|SSLError|certificate verify failed"
+)
+_PROXY_ERROR = re.compile(
+    r"ProxyError|Cannot connect to proxy|Tunnel connection failed|407 Proxy|proxy connect", re.IGNORECASE
+)
+_UNAUTHORIZED = re.compile(
+    r"\b40[13] (?:Client Error|Unauthorized|Forbidden)|status client error \(40[13]|HTTP error 40[13]"
+)
+_NETWORK_ERROR = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Failed to establish a new connection|"
+    r"NewConnectionError|ConnectTimeout|ReadTimeout|[Rr]ead timed out|Max retries exceeded|"
+    r"Connection (?:refused|reset|broken)|"
+    r"Network is unreachable|No route to host|dns error|tcp connect error|client error \(Connect\)|operation timed out|"
+    r"error sending request|IncompleteRead|ConnectionResetError|"
+    r"error decoding response body|Network connectivity is disabled|network was disabled"
+)
+_NOT_FOUND = re.compile(
+    r"No matching distribution found|Could not find a version|not found in the package registry|"
+    r"404 (?:Client Error|Not Found)|HTTP error 404|there (?:is|are) no versions? of|was not found in the provided"
+)
+_CONFLICT = re.compile(
+    r"ResolutionImpossible|conflicting dependencies|No solution found|requirements are unsatisfiable"
+)
+_PERMISSION_DENIED = re.compile(r"Permission denied|[Ee]rrno 13\b|os error 13\b|Read-only file system")
+_EXTERNALLY_MANAGED = re.compile(r"externally[- ]managed")
+# The pattern, the reason and the hint for each known failure. The first match counts, so causes come before their
+# effects: if pip cannot reach the index, its last message is that it found no distribution.
+_REASONS = (
+    (_DISK_FULL, "the disk is full", "Free some space, or name a folder on another file system."),
+    (
+        _HASH_MISMATCH,
+        "a file is not the one that was locked",
+        "The index (or something between) serves another file under this name. It was not installed.",
+    ),
+    (
+        _TLS_ERROR,
+        "the index's certificate is not trusted",
+        "Behind a company's proxy: put its certificate authority into SSL_CERT_FILE and PIP_CERT.",
+    ),
+    (_PROXY_ERROR, "the proxy does not let it through", "See HTTPS_PROXY and NO_PROXY."),
+    (
+        _UNAUTHORIZED,
+        "the index wants a name and password, or refuses them",
+        "Put them into ~/.netrc, pip.conf, or UV_DEFAULT_INDEX; never onto a command line.",
+    ),
+    (
+        _NETWORK_ERROR,
+        "the network or the package index cannot be reached",
+        "See the network, HTTPS_PROXY, or take another index.",
+    ),
+    (_NOT_FOUND, "the package index does not have it", "Is it a mirror that lacks files? Try another index."),
+    (
+        _CONFLICT,
+        "the requirements conflict with each other",
+        "Loosen the pins that are named above: TensorFlow's own packages have fixed versions.",
+    ),
+    (
+        _EXTERNALLY_MANAGED,
+        "the system forbids changing this Python (PEP 668)",
+        "It belongs to the system; use a virtual environment.",
+    ),
+    (_PERMISSION_DENIED, "permission denied", "The folder belongs to somebody else, or is read-only."),
+)
+# uv's message about a file that is missing in its cache.
+_MISSING_CACHE_FILE = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
+_IRRELEVANT_LINE = re.compile(
+    r"^(?:\[notice\]|WARNING: (?:There was an error checking|You are using pip)|hint:|note:)"
+)
+_ERROR_WORDS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|×)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +190,7 @@ class Installer:
     python: str
     """The environment's interpreter."""
     base_command: tuple[str, ...]
-    """The start of its commands: `("/…/uv", "pip")`, or the interpreter with `-m pip`."""
+    """The start of each command: `("/…/uv", "pip")`, or the interpreter with `-m pip`."""
     options: tuple[str, ...] = ()
     """Options of every install command: pip's settings for which uv has no variable (see `list_uv_options`)."""
     setup_command: tuple[str, ...] = ()
@@ -129,7 +229,7 @@ class InstallFailedError(Error):
 
 
 def find_uv(env: Mapping[str, str]) -> str | None:
-    """Return the path of uv; None if it is not on PATH or does not run, like a shim without the program."""
+    """Return the path of uv; None if uv is not on PATH or does not run, like a shim without the program."""
     path = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
     return path if path is not None and can_run((path, "--version"), env) else None
 
@@ -144,7 +244,9 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
         uv = find_uv(env)
         # `uv pip list` queries the interpreter, so it fails for a version that uv does not support (2.7).
         if uv is not None and can_run((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
-            return Installer("uv", python, (uv, "pip"), options=list_uv_options(env))
+            return Installer(
+                name="uv", python=python, base_command=(uv, "pip"), options=list_uv_options(env)
+            )
         if prefer == "uv":
             raise InstallFailedError(
                 "uv is not on PATH, or does not run."
@@ -153,10 +255,15 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
                 hint="--installer pip, or get uv: pip install uv",
             )
     if can_run((python, "-m", "pip", "--version"), env):
-        return Installer("pip", python, (python, "-m", "pip"))
+        return Installer(name="pip", python=python, base_command=(python, "-m", "pip"))
     ensurepip_command = (python, "-m", "ensurepip")
     if can_run((*ensurepip_command, "--version"), env):
-        return Installer("pip", python, (python, "-m", "pip"), setup_command=ensurepip_command)
+        return Installer(
+            name="pip",
+            python=python,
+            base_command=(python, "-m", "pip"),
+            setup_command=ensurepip_command,
+        )
     msg = f"{clean_line(python)} has no pip, and there is no uv on PATH that works for it."
     raise InstallFailedError(msg, hint=f"Get pip: {clean_line(python)} -m ensurepip, or uv: pip install uv")
 
@@ -182,8 +289,8 @@ def make_child_environment(env: Mapping[str, str]) -> dict[str, str]:
     password of an index never appears on a command line.
     """
     child_env = {
-        name: text
-        for name, text in env.items()
+        name: value
+        for name, value in env.items()
         if name not in _REMOVED_VARIABLES and not name.startswith("CONDA_")
     }
     child_env |= {
@@ -197,8 +304,8 @@ def make_child_environment(env: Mapping[str, str]) -> dict[str, str]:
     # Without retries pip reports a package as missing if the network fails.
     if child_env.get("PIP_RETRIES") == "0":
         child_env["PIP_RETRIES"] = "1"
-    for name, text in _make_uv_variables(child_env).items():
-        child_env.setdefault(name, text)
+    for name, value in _make_uv_variables(child_env).items():
+        child_env.setdefault(name, value)
     return child_env
 
 
@@ -208,16 +315,6 @@ def list_uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     value = _load_pip_settings(env).get("no-index", "").strip().lower()
     return ("--no-index",) if value in ("1", "true", "yes", "on") else ()
-
-
-_UV_INDEX_VARIABLES = (
-    "UV_INDEX",
-    "UV_DEFAULT_INDEX",
-    "UV_INDEX_URL",
-    "UV_EXTRA_INDEX_URL",
-    "UV_FIND_LINKS",
-)
-"""uv's variables for indexes: if one is set, pip's settings for indexes are not passed to uv."""
 
 
 def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
@@ -243,19 +340,6 @@ def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-_PASSED_SETTINGS = (
-    "cert",
-    "client-cert",
-    "extra-index-url",
-    "find-links",
-    "index-url",
-    "no-index",
-    "proxy",
-    "trusted-host",
-)
-"""The pip settings that are passed to uv."""
-
-
 def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
     """Return pip's settings by name, from its configuration files and environment variables.
 
@@ -265,19 +349,19 @@ def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
     for path in _list_pip_config_files(env):
         parser = configparser.RawConfigParser()
         try:
-            if path.stat().st_size > 1_000_000:
+            if path.stat().st_size > _MAX_CONFIG_BYTES:
                 continue
             parser.read_string(path.read_text(encoding="utf-8", errors="replace"))
         except (OSError, configparser.Error):
             continue
         for section in ("global", "install"):
             if parser.has_section(section):
-                values = {name.replace("_", "-"): text for name, text in parser.items(section) if text}
+                values = {name.replace("_", "-"): value for name, value in parser.items(section) if value}
                 settings |= {name: values[name] for name in _PASSED_SETTINGS if name in values}
     for name in _PASSED_SETTINGS:
-        text = env.get(f"PIP_{name.replace('-', '_').upper()}")
-        if text:
-            settings[name] = text
+        value = env.get(f"PIP_{name.replace('-', '_').upper()}")
+        if value:
+            settings[name] = value
     return settings
 
 
@@ -335,15 +419,15 @@ def run_installers(
 ) -> None:
     """Run independent installers at the same time, with the parameters of `run_installer`.
 
-    If one fails, the others are stopped, and InstallFailedError is raised. If it fails because files are missing in uv's
-    cache, all run once more without the cache. uv does not notice missing files of wheels from an index that is a folder,
+    If one installer fails, the others are stopped, and InstallFailedError is raised. If files are missing in uv's cache,
+    all installers run once more without the cache. uv does not notice missing files of wheels from an index that is a folder,
     and `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is unknown, so there is no retry.
     """
-    processes: list[_Process] = []
+    processes: list[_RunningInstaller] = []
     try:
         for command in commands:
             with hold_signals():  # Ctrl-C during Popen would leave a child that is not in the list
-                processes.append(_Process.start(command, env, inherit=inherit, pass_fds=pass_fds))
+                processes.append(_RunningInstaller.start(command, env, inherit=inherit, pass_fds=pass_fds))
         for child in _wait_for_all(processes, on_line):
             child.check()
     except BaseException as error:
@@ -363,7 +447,7 @@ def run_installers(
 
 
 @dataclass(slots=True)
-class _Process:
+class _RunningInstaller:
     """A running installer."""
 
     name: str
@@ -374,12 +458,12 @@ class _Process:
     partial_line: bytes = b""
     """The output after the last line break."""
     end_time: float = 0.0
-    """The time at which the process was first seen to have ended although its output is still open; 0 before."""
+    """The time at which the end of the process was noticed although its output was still open; 0 before that."""
 
     @classmethod
     def start(
         cls, command: Sequence[str], env: Mapping[str, str], *, inherit: bool, pass_fds: Sequence[int]
-    ) -> _Process:
+    ) -> _RunningInstaller:
         """Start an installer. Raise InstallFailedError if that fails."""
         name = _find_program_name(command)
         stderr_fd = sys.stderr.fileno() if inherit else None
@@ -404,7 +488,7 @@ class _Process:
             raise _make_failure_error(self.name, self.process.returncode, tuple(self.lines))
 
     def process_output(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
-        """Store the complete lines, and pass them to `on_line`. An empty chunk ends the output."""
+        """Store the complete lines of output, and pass them to `on_line`. An empty chunk ends the output."""
         *complete_lines, self.partial_line = re.split(rb"[\r\n]+", self.partial_line + chunk)
         self.partial_line = self.partial_line[:_MAX_LINE_BYTES]
         if not chunk:
@@ -420,11 +504,7 @@ class _Process:
                     on_line(text)
 
 
-_DRAIN_TIMEOUT_S = 1.0
-"""The time in seconds for which output is read after a program ended, because a child process may keep it open."""
-
-
-def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] | None) -> Iterator[_Process]:
+def _wait_for_all(processes: Sequence[_RunningInstaller], on_line: Callable[[str], None] | None) -> Iterator[_RunningInstaller]:
     """Yield each process when it ends. Meanwhile, read the output of all processes."""
     unfinished = list(processes)
     while unfinished:
@@ -444,6 +524,7 @@ def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] 
                 _kill_group(pipes[pipe].process.pid)  # a killed program may have left child processes
                 unfinished.remove(pipes[pipe])
                 yield pipes[pipe]
+        # Only if no output was ready: a process that has ended may still have unread output.
         for child in [] if ready else list(unfinished):
             if child.process.poll() is None:
                 continue
@@ -463,16 +544,13 @@ def _find_program_name(command: Sequence[str]) -> str:
     return clean_line(Path(arguments[0]).name)
 
 
-_CREDENTIALS = re.compile(r"(https?://)[^/@\s]{1,500}@")
-
-
 def _strip_credentials(text: str) -> str:
     """Return a line without the user names and passwords in URLs."""
     return _CREDENTIALS.sub(r"\1", text)
 
 
-def _stop_all(processes: Sequence[_Process]) -> None:
-    """Stop processes and their children with SIGINT, SIGTERM and SIGKILL, and wait for their end."""
+def _stop_all(processes: Sequence[_RunningInstaller]) -> None:
+    """Stop processes and their children with SIGINT, SIGTERM and SIGKILL, and wait until they end."""
     alive = [child for child in processes if child.process.poll() is None]
     with hold_signals() as interrupts:
         # SIGTERM follows because a process may ignore SIGINT, for example as a background job. Ctrl-C skips the wait.
@@ -509,13 +587,13 @@ def _kill_group(group: int) -> bool:
     return True
 
 
-def _signal_groups(processes: Sequence[_Process], number: signal.Signals) -> None:
+def _signal_groups(processes: Sequence[_RunningInstaller], number: signal.Signals) -> None:
     for child in processes:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process.pid, number)
 
 
-def _discard_output(processes: Sequence[_Process]) -> None:
+def _discard_output(processes: Sequence[_RunningInstaller]) -> None:
     """Read and discard output for a moment, so that the processes do not block on a full pipe."""
     pipes = [child.process.stdout.fileno() for child in processes if child.process.stdout is not None]
     ready, _, _ = select.select(pipes, [], [], 0.05)
@@ -526,95 +604,18 @@ def _discard_output(processes: Sequence[_Process]) -> None:
 # ---------------------------------------------------------------- reasons for failures
 
 
-# Messages of pip and uv. The error numbers 28 and 122 are ENOSPC and EDQUOT, and 13 is EACCES.
-_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|[Ee]rrno 28\b|os error (?:28|122)\b")
-_HASH_MISMATCH = re.compile(
-    r"DO NOT MATCH THE HASHES|Hash mismatch|hash-mismatch|hashes? (?:do|does) not match", re.IGNORECASE
-)
-_TLS_ERROR = re.compile(
-    r"CERTIFICATE_VERIFY_FAILED|invalid peer certificate|UnknownIssuer|SSLError|certificate verify failed"
-)
-_PROXY_ERROR = re.compile(
-    r"ProxyError|Cannot connect to proxy|Tunnel connection failed|407 Proxy|proxy connect", re.IGNORECASE
-)
-_UNAUTHORIZED = re.compile(
-    r"\b40[13] (?:Client Error|Unauthorized|Forbidden)|status client error \(40[13]|HTTP error 40[13]"
-)
-_NETWORK_ERROR = re.compile(
-    r"Temporary failure in name resolution|Name or service not known|Failed to establish a new connection|"
-    r"NewConnectionError|ConnectTimeout|ReadTimeout|[Rr]ead timed out|Max retries exceeded|"
-    r"Connection (?:refused|reset|broken)|"
-    r"Network is unreachable|No route to host|dns error|tcp connect error|client error \(Connect\)|operation timed out|"
-    r"error sending request|IncompleteRead|ConnectionResetError|"
-    r"error decoding response body|Network connectivity is disabled|network was disabled"
-)
-_NOT_FOUND = re.compile(
-    r"No matching distribution found|Could not find a version|not found in the package registry|"
-    r"404 (?:Client Error|Not Found)|HTTP error 404|there (?:is|are) no versions? of|was not found in the provided"
-)
-_CONFLICT = re.compile(
-    r"ResolutionImpossible|conflicting dependencies|No solution found|requirements are unsatisfiable"
-)
-_PERMISSION_DENIED = re.compile(r"Permission denied|[Ee]rrno 13\b|os error 13\b|Read-only file system")
-_EXTERNALLY_MANAGED = re.compile(r"externally[- ]managed")
-
-# The pattern, the reason and the hint for each known failure. The first match counts, so causes come before their
-# effects: if pip cannot reach the index, its last message is that it found no distribution.
-_REASONS = (
-    (_DISK_FULL, "the disk is full", "Free some space, or name a folder on another file system."),
-    (
-        _HASH_MISMATCH,
-        "a file is not the one that was locked",
-        "The index (or something between) serves another file under this name. It was not installed.",
-    ),
-    (
-        _TLS_ERROR,
-        "the index's certificate is not trusted",
-        "Behind a company's proxy: put its certificate authority into SSL_CERT_FILE and PIP_CERT.",
-    ),
-    (_PROXY_ERROR, "the proxy does not let it through", "See HTTPS_PROXY and NO_PROXY."),
-    (
-        _UNAUTHORIZED,
-        "the index wants a name and password, or refuses them",
-        "Put them into ~/.netrc, pip.conf, or UV_DEFAULT_INDEX; never onto a command line.",
-    ),
-    (
-        _NETWORK_ERROR,
-        "the network or the package index cannot be reached",
-        "See the network, HTTPS_PROXY, or take another index.",
-    ),
-    (_NOT_FOUND, "the package index does not have it", "Is it a mirror that lacks files? Try another index."),
-    (
-        _CONFLICT,
-        "the requirements conflict with each other",
-        "Loosen the pins that are named above: TensorFlow's own packages have fixed versions.",
-    ),
-    (
-        _EXTERNALLY_MANAGED,
-        "the system forbids changing this Python (PEP 668)",
-        "It belongs to the system; use a virtual environment.",
-    ),
-    (_PERMISSION_DENIED, "permission denied", "The folder belongs to somebody else, or is read-only."),
-)
-_MISSING_CACHE_FILE = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
-_IRRELEVANT_LINE = re.compile(
-    r"^(?:\[notice\]|WARNING: (?:There was an error checking|You are using pip)|hint:|note:)"
-)
-_ERROR_WORDS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|×)\b")
-
-
 def _make_failure_error(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedError:
     """Return the error for a failed installer, with the first of `_REASONS` that its output matches.
 
-    `status` is its exit status, or minus the number of the signal that ended it.
+    `status` is the exit status, or minus the number of the signal that ended the installer.
     """
     text = "\n".join(lines)
     for pattern, reason, hint in _REASONS:
         match = pattern.search(text)
         if match is not None:
             msg = f"{name} failed: {reason}."
-            unsolved = pattern in (_NOT_FOUND, _CONFLICT)
-            return InstallFailedError(msg, hint=hint, output=lines, unsolved=unsolved)
+            has_no_solution = pattern in (_NOT_FOUND, _CONFLICT)
+            return InstallFailedError(msg, hint=hint, output=lines, unsolved=has_no_solution)
     if status < 0:
         msg = f"{name} was ended by {_format_signal(-status)}."
         hint = "It may have been short of memory." if -status == signal.SIGKILL else ""
@@ -633,7 +634,7 @@ def _is_cache_damaged(error: BaseException) -> bool:
 
 
 def _format_signal(number: int) -> str:
-    """Return the name of a signal: `"SIGKILL"`, or `"signal 99"` if it has none."""
+    """Return the name of a signal: `"SIGKILL"`, or `"signal 99"` if the signal has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

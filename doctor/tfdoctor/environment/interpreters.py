@@ -43,13 +43,13 @@ class Interpreter:
     """An installed Python that can run TensorFlow."""
 
     path: str
-    """The path; for a virtual environment the path of its base interpreter, if that is known (Python 3.7 and newer)."""
+    """The path. For a virtual environment: the path of the base interpreter, if it is known (Python 3.7 and newer)."""
     version: str
     """The full version: `"3.11.7"`."""
     base_prefix: str
     """The prefix of the base interpreter."""
     can_create_venv: bool
-    """Whether it has venv and ensurepip. In Debian these are in a separate package."""
+    """Whether venv and ensurepip are available. In Debian these are in a separate package."""
 
     @property
     def minor(self) -> str:
@@ -83,7 +83,12 @@ def query_interpreter(path: str, system: System) -> Interpreter | None:
     version = str(texts["version"]).partition("+")[0]  # "3.11.2+" is a build from the Git repository
     if not versions.is_version(version) or versions.parse_numbers(version)[0] != 3:
         return None
-    return Interpreter(str(texts["path"]), version, str(texts["base"]), fields.get("venv") is True)
+    return Interpreter(
+        path=str(texts["path"]),
+        version=version,
+        base_prefix=str(texts["base"]),
+        can_create_venv=fields.get("venv") is True,
+    )
 
 
 def find_interpreters(system: System) -> tuple[Interpreter, ...]:
@@ -91,7 +96,7 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
 
     The first is that of the active environment, else `python3` on PATH.
     """
-    paths: dict[str, str] = {}
+    paths: dict[str, str] = {}  # by resolved path
     for path in _iter_paths(system):
         if system.exists(path) and not system.is_dir(path):
             paths.setdefault(system.realpath(path), path)
@@ -112,14 +117,14 @@ def _iter_paths(system: System) -> Iterator[str]:
     if env.get("VIRTUAL_ENV"):
         yield f"{env['VIRTUAL_ENV']}/bin/python"
     yield from filter(None, map(system.which, ("python3", "python")))
-    pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
+    pyenv_root = env.get("PYENV_ROOT") or f"{home}/.pyenv"
     for folder in env.get("PATH", "").split(":"):
         # A shim of pyenv runs one of the versions that are searched below, or fails.
-        if folder.startswith("/") and folder != f"{pyenv}/shims":
+        if folder.startswith("/") and folder != f"{pyenv_root}/shims":
             for minor in range(_MAX_MINOR, _MIN_MINOR - 1, -1):
                 yield f"{folder}/python3.{minor}"
-    data = env.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    for root in (f"{pyenv}/versions", env.get("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"):
+    data_folder = env.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    for root in (f"{pyenv_root}/versions", env.get("UV_PYTHON_INSTALL_DIR") or f"{data_folder}/uv/python"):
         try:
             names = system.listdir(root)
         except OSError:

@@ -23,11 +23,11 @@ class Environment:
     python: str
     """The path of the interpreter."""
     kind: str | None
-    """"venv", "conda", or None if the environment has no activation."""
+    """"venv", "conda", or None if the environment cannot be activated."""
     refusal: str = ""
-    """The reason why fix must not change the environment, as a sentence; empty if it may."""
+    """The reason why fix must not change the environment, as a sentence; empty if fix may change it."""
     inherited_variables: frozenset[str] = frozenset()
-    """The names of variables that no activate script of the environment mentions: they come from the caller's shell."""
+    """The names of variables that come from the caller's shell: no activate script of the environment mentions them."""
     outward_links: tuple[tuple[str, str], ...] = ()
     """(link, target) of the links to folders outside the environment: changes there could not be undone."""
 
@@ -46,7 +46,7 @@ class Candidate:
 
     @property
     def key(self) -> tuple[str, tuple[Step, ...]]:
-        """The identity of the candidate, used so that no remedy is tried twice for a finding."""
+        """The identity of the candidate: fix tries the same steps only once for each finding code."""
         return self.finding.code, self.remedy.steps
 
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PrecheckResult", "check_requirements", "find_unmet_pin"]
 
-_HASHES = re.compile(r"\s--hash=\S{1,300}")
-# Messages of uv and pip.
+_HASH_OPTION = re.compile(r"\s--hash=\S{1,300}")
+# Messages of uv and pip about packages without wheels, and about the network.
 _NO_WHEELS = re.compile(r"no (?:usable |compatible )?wheels?\b|from source is disabled|only-binary|no-build")
 _NO_NETWORK = re.compile(
     r"(?i)failed to fetch|error sending request|network|NewConnectionError|ConnectionError|ProxyError|timed? ?out|"
@@ -62,7 +62,7 @@ class PrecheckResult:
 
 
 def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str) -> str:
-    """Return a clause about the first requirement that a pinned version does not meet, or "".
+    """Return a clause about the first requirement that a pinned version does not meet; "" if all are met.
 
     `requirements` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. Markers are evaluated for
     Linux and the Python version `python`, such as `"3.11"`.
@@ -77,7 +77,7 @@ def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str
             pinned_versions[canonicalize_name(parsed.name)] = exact_versions[0]
     marker_environment = versions.make_marker_environment(python)
     for line in requirements:
-        parsed = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
+        parsed = versions.parse_requirement_or_none(_HASH_OPTION.sub("", line).strip())
         version = pinned_versions.get(canonicalize_name(parsed.name)) if parsed is not None else None
         if (
             parsed is None
@@ -100,7 +100,7 @@ def check_requirements(
     ca_file: str | None = None,
     proxy: str | None = None,
 ) -> PrecheckResult:
-    """Find out whether the requirements have a solution on Linux with glibc.
+    """Find out with a resolver whether the requirements have a solution on Linux with glibc.
 
     `requirements` and `constraints` are validated lines. `python` is a version such as `"3.11"`. `index`, `ca_file` and
     `proxy` replace the user's settings if they are not None.
@@ -142,15 +142,15 @@ def check_requirements(
         # pip requires --target to resolve for another platform. A dry run writes nothing to that folder.
         target_options = () if uv is not None else ("--target", str(folder / "apart"))
         request = ResolutionRequest(
-            "",
-            (),
-            (),
-            (),
-            tuple(requirements),
-            tuple(constraints),
-            resolver_command,
-            python_options,
-            (*index_options, *target_options),
+            package="",
+            known_requires=(),
+            lock_lines=(),
+            cuda_pins=(),
+            requirements=tuple(requirements),
+            constraints=tuple(constraints),
+            resolver_command=resolver_command,
+            python_options=python_options,
+            index_options=(*index_options, *target_options),
         )
         write_lines(folder / REQUIREMENTS_FILE, requirements)
         write_lines(folder / CONSTRAINTS_FILE, constraints)
@@ -164,14 +164,14 @@ def check_requirements(
 
 
 def _list_platform_options() -> tuple[str, ...]:
-    """Return the `--platform` options for pip."""
+    """Return pip's `--platform` options. manylinux2014 is the older name of manylinux_2_17."""
     return tuple(
         argument for name in (*PLATFORMS, "manylinux2014_x86_64") for argument in ("--platform", name)
     )
 
 
 def _parse_failure(error: InstallFailedError, *, uses_uv: bool) -> PrecheckResult:
-    """Return the result for a resolver that failed. It is a conflict only if the output shows one."""
+    """Return the result for a resolver that failed: a conflict only if the output shows a conflict."""
     output = "\n".join(error.output)
     if _NO_NETWORK.search(output):
         return PrecheckResult(unknown_reason="the package index was not reached")

@@ -48,7 +48,7 @@ _MAX_OUTPUT_BYTES = 32_000_000
 _HASH = re.compile(r"\s--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
 _CUDA_SUFFIX = re.compile(r"-cu[0-9]{2}")
 """The CUDA version in the name of an NVIDIA wheel, such as `nvidia-cudnn-cu12`."""
-_OTHER_TENSORFLOWS = frozenset(
+_TENSORFLOW_DISTRIBUTIONS = frozenset(
     {
         "tensorflow",
         "tensorflow-cpu",
@@ -61,6 +61,17 @@ _OTHER_TENSORFLOWS = frozenset(
     }
 )
 """Distributions that contain the package `tensorflow`. Two of them would overwrite each other's files."""
+# The start of a line in a resolver's explanation: labels, and the characters of uv's tree.
+_LINE_PREFIX = re.compile(r"^(?:error: |cause: |[×╰─▶│\s]+|ERROR: )+")
+# Progress messages and hints of uv and pip.
+_UNINFORMATIVE = re.compile(
+    r"No solution found when resolving|ResolutionImpossible|^To fix this|^[12]\. |^hint:|^WARNING|^\[notice\]|"
+    r"^INFO:|^Looking in|^Additionally, some packages|"
+    r"^(?:Collecting|Using cached|Downloading|Processing|Requirement|Ignoring|"
+    r"Saved|Preparing|Installing|Getting|Discarding)\b|^Would install|━"
+)
+_MAX_REASON_LINES = 12
+_MAX_REASON_CHARS = 900
 
 
 class NoSolutionError(InstallFailedError):
@@ -125,18 +136,20 @@ class ResolvedPackages:
 
     def compare_with_lock(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
         """Return the packages that differ from the lines of a lock, sorted by name."""
-        locked = dict(_split_name_version(line) for line in lock)
-        resolved = dict(_split_name_version(line) for line in (*self.unchanged, *self.hashed, *self.unhashed))
-        names = sorted({*locked, *resolved})
+        locked_versions = dict(_split_name_version(line) for line in lock)
+        resolved_versions = dict(
+            _split_name_version(line) for line in (*self.unchanged, *self.hashed, *self.unhashed)
+        )
+        names = sorted({*locked_versions, *resolved_versions})
         return tuple(
-            PinChange(name, locked.get(name), resolved.get(name))
+            PinChange(name=name, locked=locked_versions.get(name), chosen=resolved_versions.get(name))
             for name in names
-            if locked.get(name) != resolved.get(name)
+            if locked_versions.get(name) != resolved_versions.get(name)
         )
 
 
 def _split_name_version(line: str) -> tuple[str, str]:
-    """Split a requirement line into the normalized name and the version or URL; "?" if it has neither.
+    """Split a requirement line into the normalized name and the version or URL; "?" if there is neither.
 
     The line is `name==version --hash=…`, `name==version ; marker` or `name @ URL`.
     """
@@ -219,6 +232,7 @@ def _make_no_solution_error(
 ) -> NoSolutionError:
     """Return the error for requirements without a solution."""
     version = request.version_by_name.get(request.package, "")
+    # pip names TensorFlow's requirement by its line in the temporary file.
     reason = re.sub(
         rf"-r \S+{re.escape(REQUIREMENTS_FILE)} \(line 1\)", f"{request.package}=={version}", reason
     )
@@ -301,7 +315,7 @@ def _resolve_by_pip(
         for requirement in request.known_requires
     }
     stub = _make_stub_wheel(folder, tensorflow_pin, [known_requires.get(name, name) for name in pins])
-    cuda = [_make_stub_wheel(folder, pin, ()) for pin in request.cuda_pins]
+    cuda_stubs = [_make_stub_wheel(folder, pin, ()) for pin in request.cuda_pins]
     excluded_names = set(_iter_excluded_names(request))
     attempts = [
         (stub, pins),
@@ -312,9 +326,11 @@ def _resolve_by_pip(
     ]
 
     def resolve_attempt(attempt: tuple[str, dict[str, str]]) -> None:
-        write_lines(folder / REQUIREMENTS_FILE, [attempt[0], *_strip_hashes(request.requirements)])
+        tensorflow_line, pin_constraints = attempt
+        write_lines(folder / REQUIREMENTS_FILE, [tensorflow_line, *_strip_hashes(request.requirements)])
         write_lines(
-            folder / CONSTRAINTS_FILE, [*cuda, *_strip_hashes(request.constraints), *attempt[1].values()]
+            folder / CONSTRAINTS_FILE,
+            [*cuda_stubs, *_strip_hashes(request.constraints), *pin_constraints.values()],
         )
         run(make_resolver_command(request, folder))
 
@@ -330,21 +346,23 @@ def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 def _iter_excluded_names(request: ResolutionRequest) -> Iterator[str]:
     """Yield the names of the packages whose locked version the user's lines do not allow."""
-    pins = request.version_by_name
+    locked_versions = request.version_by_name
     for line in _strip_hashes((*request.requirements, *request.constraints)):
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        pin = pins.get(canonicalize_name(requirement.name))
-        if pin is not None and (requirement.url or not requirement.specifier.contains(pin, prereleases=True)):
+        locked_version = locked_versions.get(canonicalize_name(requirement.name))
+        if locked_version is not None and (
+            requirement.url or not requirement.specifier.contains(locked_version, prereleases=True)
+        ):
             yield canonicalize_name(requirement.name)
 
 
 def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
-    """Create a wheel that has only metadata, and return the requirement line for it.
+    """Create a wheel that contains only metadata, and return the requirement line for it.
 
-    The resolver reads it instead of downloading the real wheel, which may have several hundred megabytes.
+    The resolver reads this wheel instead of downloading the real one, which may have several hundred megabytes.
     """
     name, version = _split_name_version(pin)
     wheel_name = f"{name.replace('-', '_')}-{version}"
@@ -365,7 +383,7 @@ def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
 
 
 def _strip_hashes(lines: Iterable[str]) -> list[str]:
-    """Return the lines without hashes. If one line has a hash, installers require one in every line."""
+    """Return the lines without hashes. If one line has a hash, installers require hashes in every line."""
     return [_HASH.sub("", line).strip() for line in lines]
 
 
@@ -427,7 +445,7 @@ def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> Resolved
     distribution, or the same NVIDIA library for another CUDA version.
     """
     lock_line_by_name = dict(zip(request.version_by_name, request.lock_lines, strict=True))
-    pins = request.version_by_name
+    locked_versions = request.version_by_name
     cuda_names = {_split_name_version(pin)[0] for pin in request.cuda_pins}
     cuda_name_by_stem = {_CUDA_SUFFIX.sub("", name): name for name in cuda_names if _CUDA_SUFFIX.search(name)}
     user_hashes = dict(_iter_user_hashes(request))
@@ -438,13 +456,13 @@ def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> Resolved
         name, version = _split_name_version(line)
         if name in cuda_names:
             continue
-        if name == request.package or (pins.get(name) == version and name not in user_hashes):
+        if name == request.package or (locked_versions.get(name) == version and name not in user_hashes):
             unchanged.append(lock_line_by_name[name])
             continue
         overwritten_name = (
             cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
         )
-        overwritten_name = overwritten_name or (request.package if name in _OTHER_TENSORFLOWS else None)
+        overwritten_name = overwritten_name or (request.package if name in _TENSORFLOW_DISTRIBUTIONS else None)
         if overwritten_name is not None:
             raise _make_no_solution_error(
                 request,
@@ -461,7 +479,7 @@ def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> Resolved
             unhashed.append(line_without_hashes)
     if not any(_split_name_version(line)[0] == request.package for line in unchanged):
         unchanged.append(lock_line_by_name[request.package])
-    return ResolvedPackages(tuple(unchanged), tuple(hashed), tuple(unhashed))
+    return ResolvedPackages(unchanged=tuple(unchanged), hashed=tuple(hashed), unhashed=tuple(unhashed))
 
 
 def _iter_user_hashes(request: ResolutionRequest) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -478,14 +496,6 @@ def _iter_user_hashes(request: ResolutionRequest) -> Iterator[tuple[str, tuple[s
 
 # ---------------------------------------------------------------- reasons
 
-_LINE_PREFIX = re.compile(r"^(?:error: |cause: |[×╰─▶│\s]+|ERROR: )+")
-_UNINFORMATIVE = re.compile(
-    r"No solution found when resolving|ResolutionImpossible|^To fix this|^[12]\. |^hint:|^WARNING|^\[notice\]|"
-    r"^INFO:|^Looking in|^Additionally, some packages|"
-    r"^(?:Collecting|Using cached|Downloading|Processing|Requirement|Ignoring|"
-    r"Saved|Preparing|Installing|Getting|Discarding)\b|^Would install|━"
-)
-
 
 def format_reason(lines: Sequence[str]) -> str:
     """Return the resolver's explanation as one line, without progress messages and hints."""
@@ -497,7 +507,7 @@ def format_reason(lines: Sequence[str]) -> str:
         if text and not _UNINFORMATIVE.search(text) and text not in parts:
             parts.append(text)
     joined = ""
-    for text in parts[-12:]:  # the explanation is at the end of the output
+    for text in parts[-_MAX_REASON_LINES:]:  # the explanation is at the end of the output
         separator = "" if not joined else " " if joined.endswith((".", ":", ",")) else "; "
         joined += separator + text
-    return clean_line(joined, limit=900)
+    return clean_line(joined, limit=_MAX_REASON_CHARS)

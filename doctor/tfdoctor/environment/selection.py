@@ -48,7 +48,7 @@ class PlanChoice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstallOptions:
-    """The user's options `--tf`, `--package` and `-r`."""
+    """The user's options `--tf`, `--package` and `-r`, with the data about releases."""
 
     compat: Compat
     tf: str | None
@@ -95,14 +95,14 @@ class InstallOptions:
 
         Raise UsageError if no known release meets the conditions of the files, or if they contradict `--tf`.
         """
-        restrictive = [condition for condition in conditions if str(condition.specifier)]
-        if not restrictive:
+        restrictive_conditions = [condition for condition in conditions if str(condition.specifier)]
+        if not restrictive_conditions:
             return self.tf
         releases = [release.version for release in self.compat.releases]
-        file_specifier = ",".join(dict.fromkeys(str(condition.specifier) for condition in restrictive))
+        file_specifier = ",".join(dict.fromkeys(str(condition.specifier) for condition in restrictive_conditions))
         origins = " and ".join(
             dict.fromkeys(
-                f"{condition.location} (tensorflow{condition.specifier})" for condition in restrictive
+                f"{condition.location} (tensorflow{condition.specifier})" for condition in restrictive_conditions
             )
         )
         if not versions.Spec(file_specifier).select(releases):
@@ -168,22 +168,26 @@ def choose_plan(
         interpreters = [
             candidate for candidate in interpreters if _matches_version(candidate.version, version)
         ]
-    usable = [candidate for candidate in interpreters if candidate.can_create_venv or uv is not None]
-    best_pair = _find_best(options, host, usable)
+    usable_interpreters = [candidate for candidate in interpreters if candidate.can_create_venv or uv is not None]
+    best_pair = _find_best_option(options, host, usable_interpreters)
     if best_pair is not None:
         option, interpreter = best_pair
         return PlanChoice(
-            option, interpreter.path, interpreter.version, _suggest_newer(recommendation, option)
+            option=option,
+            base=interpreter.path,
+            version=interpreter.version,
+            notes=_suggest_newer(recommendation, option),
         )
     option = recommendation.options[0]
     get_locks(option)  # raises NoLockError: without a lock, another Python does not help
-    best_without_venv = _find_best(options, host, interpreters)
-    if best_without_venv is not None:
-        raise _make_venv_error(best_without_venv[1], machine)
+    pair_without_venv = _find_best_option(options, host, interpreters)
+    if pair_without_venv is not None:
+        _option, interpreter = pair_without_venv
+        raise _make_venv_error(interpreter, machine)
     if uv is not None and requested is None:
         required = version or option.python
         note = f"No Python {required} is here: uv fetches one."
-        return PlanChoice(option, required, required, (note,))
+        return PlanChoice(option=option, base=required, version=required, notes=(note,))
     raise _make_python_error(option, version, machine)
 
 
@@ -233,21 +237,22 @@ def _check_python_allowed(requirement_set: RequirementSet, version: str) -> None
 def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recommendation:
     """Return the planner's recommendation, whether or not the Python that it needs is installed.
 
-    `minor` is the minor version of `--python`; if it is None, the best for any version that the files allow is returned.
-    Raise UsageError if they allow none.
+    `minor` is the minor version of `--python`. If it is None, the best recommendation for any version that the files
+    allow is returned. Raise UsageError if the files allow no version.
     """
     if minor is not None or not options.depends_on_python:
         return make_plan(options.compat, options.make_request(minor), host)
-    allowed = [python for python in options.pythons if options.requirement_set.allows_python(python)]
-    if not allowed:
+    allowed_versions = [python for python in options.pythons if options.requirement_set.allows_python(python)]
+    if not allowed_versions:
         origins = " and ".join(
             f"{condition.location} (python{condition.specifier})"
             for condition in options.requirement_set.python_conditions
         )
         msg = f"{origins}: TensorFlow has no wheels for this Python."
         raise UsageError(msg, hint=f"It has for {', '.join(reversed(options.pythons))}.")
-    recommendations, errors = [], []
-    for python in allowed:
+    recommendations: list[Recommendation] = []
+    errors: list[UsageError] = []
+    for python in allowed_versions:
         try:
             recommendations.append(make_plan(options.compat, options.make_request(python), host))
         except UsageError as error:  # caused by the lines of the files for this Python
@@ -270,7 +275,7 @@ def _rank(option: Option) -> tuple[int, Any]:
 def _parse_python_option(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
     """Parse the value of `--python`, and return (version, None) or (None, interpreter at that path).
 
-    Both are None if there is no value. Raise UsageError if the value is neither a version nor a usable interpreter.
+    Both items are None if there is no value. Raise UsageError if the value is neither a version nor a usable interpreter.
     """
     if text is None or _VERSION.fullmatch(text):
         return text, None
@@ -295,10 +300,10 @@ def _matches_version(version: str, required: str) -> bool:
     return version == required or version.startswith(f"{required}.")
 
 
-def _find_best(
+def _find_best_option(
     options: InstallOptions, host: Host, interpreters: Sequence[Interpreter]
 ) -> tuple[Option, Interpreter] | None:
-    """Return (the best option with a lock, its interpreter); None if there is no such option.
+    """Return (the best option with a lock, the interpreter for it); None if there is no such option.
 
     Among equally good options, the minor version of the first interpreter is preferred, then the newest.
     """
@@ -333,7 +338,7 @@ def _find_best(
 
 
 def _suggest_newer(recommendation: Recommendation, option: Option) -> tuple[str, ...]:
-    """Return a note if another Python would allow a newer TensorFlow; empty otherwise."""
+    """Return a note as a tuple of one if another Python would allow a newer TensorFlow; empty otherwise."""
     best = recommendation.options[0]
     if versions.sort_key(best.tensorflow) <= versions.sort_key(option.tensorflow):
         return ()
@@ -356,10 +361,10 @@ def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
 
 
 def _make_python_error(option: Option, version: str | None, machine: MachineFacts) -> Error:
-    """Return the error if no installed Python is suitable. `version` is the value of `--python`."""
-    suitable = [version] if version is not None else list(reversed(option.release.linux_pythons))
+    """Return the error that no installed Python is suitable. `version` is the value of `--python`."""
+    suitable_versions = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
-        f"TensorFlow {option.tensorflow} needs Python {' or '.join(suitable[:4])}, and none is here."
+        f"TensorFlow {option.tensorflow} needs Python {' or '.join(suitable_versions[:4])}, and none is here."
         if version is None
         else f"No Python {version} is here."
     )
@@ -367,7 +372,7 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
     system_version = next(
         (
             candidate
-            for candidate in suitable
+            for candidate in suitable_versions
             if _find_system_python(machine) == versions.major_minor(candidate)
         ),
         None,
@@ -376,7 +381,7 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
         minor = versions.major_minor(system_version)
         hints.append(f"{_get_sudo_prefix(machine)}apt-get install python{minor} python{minor}-venv")
     elif _find_package_manager(machine) == "dnf":
-        hints.append(f"{_get_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable[0])}")
+        hints.append(f"{_get_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable_versions[0])}")
     hints.append("get uv (pipx install uv): the same command then fetches one")
     return InstallFailedError(msg, hint=f"{', or '.join(hints)}.")
 

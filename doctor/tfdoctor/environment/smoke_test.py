@@ -35,8 +35,9 @@ def examine_installed(
 
     If `run_tensorflow`, TensorFlow is also run, provided that the driver reports a GPU.
     """
+    # With these variables of the caller, another Python or other packages would be examined.
     removed_names = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING_VARIABLE}
-    env = {name: text for name, text in request.env.items() if name not in removed_names}
+    env = {name: value for name, value in request.env.items() if name not in removed_names}
     system = LiveSystem(env=env)
     python = str(request.folder / "bin" / "python")
 

@@ -78,9 +78,9 @@ def examine(
 ) -> Report:
     """Collect the facts, run TensorFlow if requested, and return the report of the rules.
 
-    `python` is the requested interpreter; None means the one that `choose_python` finds. `timeout` is the time limit in
-    seconds for collecting the facts. `deep` says whether to run TensorFlow, or is a function that decides this from the
-    facts. `on_message` is called with a message before TensorFlow is run, and `meanwhile` while the first probes run (see
+    `python` is the requested interpreter; with None, `choose_python` finds one. `timeout` is the time limit in seconds for
+    collecting the facts. `deep` says whether to run TensorFlow, or is a function that decides this from the facts.
+    `on_message` is called with a message before TensorFlow is run. `meanwhile` is called while the first probes run (see
     `collect.run_probes`). `image` is the image of the examined container. `modify_facts` replaces the facts with those of a
     simulated driver. Because that driver cannot compute, TensorFlow then only lists its GPUs.
 
@@ -140,9 +140,9 @@ def run_tensorflow(
 
     on_message(RUN_MESSAGE)
     with stop_on_signal(system):
-        timeout_s = max(timeout, DEEP_TIMEOUT_S)
+        run_timeout = max(timeout, DEEP_TIMEOUT_S)
         return observe_tensorflow(
-            system, compat, interpreter.executable, tensorflow, timeout=timeout_s, computes=computes
+            system, compat, interpreter.executable, tensorflow, timeout=run_timeout, computes=computes
         )
 
 

@@ -23,14 +23,14 @@ disabled.
 
 
 def read_gpus(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
-    """Return nvidia-smi's current report on each GPU by PCI bus ID, or nothing if nvidia-smi fails.
+    """Return nvidia-smi's current report on each GPU by PCI bus ID; empty if nvidia-smi fails.
 
     `timeout` is in seconds.
     """
     smi = value_of(probe_smi(system, timeout=timeout))
     if not isinstance(smi, SmiFacts):
         return {}
-    return {bus: gpu for gpu in smi.gpus if (bus := normalize_bus_id(gpu.pci_bus_id))}
+    return {bus_id: gpu for gpu in smi.gpus if (bus_id := normalize_bus_id(gpu.pci_bus_id))}
 
 
 def find_tensorflow_names(facts: Facts) -> dict[str, str]:
@@ -38,14 +38,16 @@ def find_tensorflow_names(facts: Facts) -> dict[str, str]:
     cuda = value_of(facts.driver.cuda)
     devices = cuda.devices if cuda is not None else ()
     return {
-        bus: f"GPU:{device.ordinal}" for device in devices if (bus := normalize_bus_id(device.pci_bus_id))
+        bus_id: f"GPU:{device.ordinal}"
+        for device in devices
+        if (bus_id := normalize_bus_id(device.pci_bus_id))
     }
 
 
 def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
     """Return the type of link between each pair of TensorFlow's GPUs, as `nvidia-smi topo -m` prints it.
 
-    A pair is ("GPU:0", "GPU:1"). Return nothing if there are fewer than two GPUs.
+    A pair is ("GPU:0", "GPU:1"). The result is empty if there are fewer than two GPUs.
     """
     if len(find_tensorflow_names(facts)) < 2:
         return {}
@@ -68,19 +70,19 @@ def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> 
 def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
     """Replace the pairs of nvidia-smi, such as "GPU0-GPU1", with pairs of TensorFlow's names.
 
-    Pairs with a GPU that TensorFlow does not use are omitted. Return nothing if `links` is None.
+    Pairs with a GPU that TensorFlow does not use are omitted. The result is empty if `links` is None.
     """
-    name_by_bus = find_tensorflow_names(facts)
+    name_by_bus_id = find_tensorflow_names(facts)
     smi = value_of(facts.driver.smi)
     gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
     name_by_smi_name = {
-        f"GPU{gpu.index}": name_by_bus[bus]
+        f"GPU{gpu.index}": name_by_bus_id[bus_id]
         for gpu in gpus
-        if (bus := normalize_bus_id(gpu.pci_bus_id)) in name_by_bus and bus is not None
+        if (bus_id := normalize_bus_id(gpu.pci_bus_id)) in name_by_bus_id and bus_id is not None
     }
     links_by_name = {}
     for pair, link in (links or {}).items():
-        first, _, second = pair.partition("-")
-        if first in name_by_smi_name and second in name_by_smi_name:
-            links_by_name[name_by_smi_name[first], name_by_smi_name[second]] = link
+        first_name, _, second_name = pair.partition("-")
+        if first_name in name_by_smi_name and second_name in name_by_smi_name:
+            links_by_name[name_by_smi_name[first_name], name_by_smi_name[second_name]] = link
     return links_by_name

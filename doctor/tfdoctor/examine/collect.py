@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
+MIN_REMAINING_S = 0.2
+"""The shortest time in seconds for which the result of a probe is awaited, even after the deadline."""
 
 
 class _Result(Generic[T]):
@@ -64,7 +66,7 @@ class _Result(Generic[T]):
 
     def __init__(self) -> None:
         self._done = threading.Event()
-        self._values: list[T] = []
+        self._values: list[T] = []  # one value after the end of the probe, because T may include None
         self._error: BaseException | None = None
 
     def run(self, probe: Callable[[], T]) -> None:
@@ -104,8 +106,8 @@ class _Probes:
 
     @property
     def remaining_s(self) -> float:
-        """The time until the deadline in seconds, at least 0.2."""
-        return max(0.2, self._deadline - time.monotonic())
+        """The time until the deadline in seconds, at least `MIN_REMAINING_S`."""
+        return max(MIN_REMAINING_S, self._deadline - time.monotonic())
 
     def start(self, name: str, probe: Callable[[], T]) -> _Result[T]:
         """Start a probe in its own thread, and return its future result."""
@@ -120,10 +122,10 @@ class _Probes:
         return result
 
     def get_value(self, result: _Result[T], subject: str, make_fallback: Callable[[Unknown], T]) -> T:
-        """Return the value of a probe, or the fallback value if it crashed or did not end in time.
+        """Return the value of a probe, or the fallback value if the probe crashed or did not end in time.
 
         `make_fallback` makes the fallback value from the reason, which mentions the `subject` of the probe. If the
-        probe raised a tfdoctor Error, raise it again.
+        probe raised a tfdoctor Error, raise that error again.
         """
         try:
             return result.get(self.remaining_s)
@@ -243,19 +245,19 @@ def _collect_facts(
         ),
     )
     first_tensorflow = value_of(tensorflow_fact)
-    second_tensorflow = first_tensorflow.behind if first_tensorflow is not None else None
-    behind_result = start(
+    hidden_tensorflow = first_tensorflow.behind if first_tensorflow is not None else None
+    hidden_loader_result = start(
         "loader, behind",
         lambda: (
             _probe_loader(
                 system,
                 compat,
                 python_fact,
-                Known(second_tensorflow, second_tensorflow.package_dir),
+                Known(hidden_tensorflow, hidden_tensorflow.package_dir),
                 machine_facts.cpu_flags,
                 probe_variables().variables,
             )
-            if second_tensorflow is not None
+            if hidden_tensorflow is not None
             else Absent("the loader", "there is no other TensorFlow behind this one")
         ),
     )
@@ -287,7 +289,8 @@ def _collect_facts(
     cuda, nvml = _probe_tensorflow_driver(
         system, interpreter, loader_fact, cuda, nvml, probes.remaining_s, changed_variables
     )
-    unhidden_drivers = get_value(unhidden_result, "the driver", lambda unknown: (unknown, unknown))
+    unhidden_driver_facts = get_value(unhidden_result, "the driver", lambda unknown: (unknown, unknown))
+    unhidden_cuda, _nvml = unhidden_driver_facts if unhidden_driver_facts is not None else (None, None)
     return Facts(
         machine=machine_facts,
         environment=probe_variables(),
@@ -298,7 +301,7 @@ def _collect_facts(
             nodes=get_value(nodes_result, "device nodes", _return_reason),
             smi=get_value(smi_result, "nvidia-smi", _return_reason),
             cuda=cuda,
-            cuda_unhidden=unhidden_drivers[0] if unhidden_drivers is not None else None,
+            cuda_unhidden=unhidden_cuda,
             nvml=nvml,
             dxcore=system.exists("/dev/dxg"),
             driver_files=get_value(files_result, "the driver's files", lambda _: ()),
@@ -314,7 +317,7 @@ def _collect_facts(
             links=get_value(links_result, "how the cards are joined", _return_reason),
         ),
         rehearsal=get_value(rehearsal_result, "the packages that TensorFlow imports", _return_reason),
-        loader_behind=get_value(behind_result, "the loader", _return_reason),
+        loader_behind=get_value(hidden_loader_result, "the loader", _return_reason),
         seconds=dict(sorted(probes.seconds.items())),
         choice=choice,
     )
@@ -380,7 +383,7 @@ def _probe_rehearsal(
     *,
     timeout: float,
 ) -> Fact[RehearsalFacts]:
-    """Import the packages that TensorFlow imports in a child process, and return the results."""
+    """Run the imports of TensorFlow's packages in a child process, and return the results."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     plan = (
         plan_rehearsal(interpreter, tensorflow, variables, compat)
@@ -407,12 +410,12 @@ def _probe_tensorflow_driver(
     loader_fact: Fact[LoaderFacts],
     cuda: Fact[CudaDriver],
     nvml: Fact[Nvml],
-    remaining: float,
+    timeout: float,
     variables: Mapping[str, str | None],
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Return the driver facts as reported by the libcuda that TensorFlow would open.
+    """Return the facts about libcuda and NVML, with those of the libcuda that TensorFlow would open.
 
-    If `cuda` is already about that file, or the file is unknown, both facts are returned unchanged.
+    If `cuda` is already about that file, or if the file is not known, both facts are returned unchanged.
     """
     loader = value_of(loader_fact)
     library = loader.resolution("libcuda.so.1") if loader is not None else None
@@ -430,7 +433,7 @@ def _probe_tensorflow_driver(
     cuda_of_library, _ = driver.probe_libraries(
         system,
         interpreter,
-        timeout=remaining,
+        timeout=timeout,
         libcuda=library.path,
         libnvml="-",
         variables=variables,

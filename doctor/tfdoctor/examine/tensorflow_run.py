@@ -1,4 +1,4 @@
-"""Run TensorFlow in a child process (`tfdoctor check --deep`), and evaluate its answer and log."""
+"""Run TensorFlow in a child process (`tfdoctor check --deep`), and evaluate the answer and the log of the process."""
 
 from __future__ import annotations
 
@@ -29,11 +29,24 @@ DEEP_TIMEOUT_S = 180.0
 """The time limit in seconds for the import of TensorFlow and a first computation, which may have to compile PTX."""
 KILLED_STATUSES = (-9, 137)
 """The exit statuses of a process that SIGKILL ended, as reported by its parent and by a shell."""
+PYTHON_ERRORS = (
+    "ModuleNotFoundError",
+    "ImportError",
+    "AttributeError",
+    "ValueError",
+    "TypeError",
+    "SyntaxError",
+)
+"""The exceptions that `import tensorflow` raises if installed packages are incompatible with each other."""
+PTX_MESSAGE = "jit-compiled from PTX"
+"""A part of TensorFlow's message about a GPU that it has no machine code for (compat/logs/gpu.toml)."""
+COMPUTE_CAUSES = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
+"""The causes that can stop a registered GPU from computing. Other causes in the log do not explain the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeepAnswer:
-    """The answer of a child process that ran TensorFlow. It is incomplete if the process did not finish."""
+    """The answer of a child process that ran TensorFlow. The answer is incomplete if the process did not finish."""
 
     imported: bool
     """Whether the import succeeded."""
@@ -88,7 +101,7 @@ def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> froz
 def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnswer:
     """Parse the answer of payload/deep.py.
 
-    If the process failed while a GPU was computing, that counts as a failure of this GPU; otherwise it is the error.
+    If the process failed while a GPU was computing, this GPU has failed. Otherwise the failure becomes the error.
     """
     error = str(answer.get("error", ""))
     devices = answer.get("devices")
@@ -129,40 +142,31 @@ def make_observation(
     if not stop_reason and result.returncode in KILLED_STATUSES:
         stop_reason = "was killed (SIGKILL), usually because memory ran out"
     count_if_unlisted = None if stop_reason else 0
-    count = len(answer.devices) if answer.devices is not None else count_if_unlisted
+    gpu_count = len(answer.devices) if answer.devices is not None else count_if_unlisted
+    if answer.imported:
+        cause = _find_compute_cause(answer, result, compat)
+    elif stop_reason:
+        cause = Cause.INCONCLUSIVE
+    else:
+        cause = _find_import_cause(answer, result, compat)
     return Observation(
         import_ok=answer.imported,
-        gpu_registered=bool(count) if count is not None else None,
-        gpu_count=count,
+        gpu_registered=bool(gpu_count) if gpu_count is not None else None,
+        gpu_count=gpu_count,
         missing_libraries=tuple(sorted(missing)) if not answer.devices else (),
         seconds=round(answer.seconds, 2),
         devices=tuple(clean_line(name) for name in answer.devices or ()),
         computed=tuple(clean_line(line) for line in answer.computed),
         error=clean_line(answer.error, limit=600),
-        cause=_find_compute_cause(answer, result, compat)
-        if answer.imported
-        else Cause.INCONCLUSIVE
-        if stop_reason
-        else _find_import_cause(answer, result, compat),
+        cause=cause,
         stop_reason=stop_reason,
     )
-
-
-PYTHON_ERRORS = (
-    "ModuleNotFoundError",
-    "ImportError",
-    "AttributeError",
-    "ValueError",
-    "TypeError",
-    "SyntaxError",
-)
-"""The exceptions that `import tensorflow` raises if installed packages are incompatible with each other."""
 
 
 def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause:
     """Return the cause of a failed import.
 
-    If the log and the error do not show it, a Python exception is taken as a conflict between packages.
+    If the log and the error do not show the cause, a Python exception is taken as a conflict between packages.
     """
     cause = find_cause_in_log(result, answer.error, compat)
     if cause is not None:
@@ -170,14 +174,8 @@ def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat
     return Cause.PACKAGE_CONFLICT if answer.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
 
 
-PTX_MESSAGE = "jit-compiled from PTX"
-"""A part of TensorFlow's message about a GPU that it has no machine code for (compat/logs/gpu.toml)."""
-COMPUTE_CAUSES = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
-"""The causes that can stop a registered GPU from computing. Other causes in the log do not explain the failure."""
-
-
 def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return why a registered GPU cannot compute, or None if the child's log and error do not show it."""
+    """Return the cause why a registered GPU cannot compute; None if the child's log and error do not show it."""
     report = _diagnose_output(result, error, compat)
     lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
     mentions_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE_PHRASES, "PTX"))

@@ -25,6 +25,40 @@ FOLDER_DENIED = "Permission denied: this user may not look into the folder"
 """`LoadAttempt.problem` of a file in a folder that this user may not search; the file may or may not exist."""
 NOEXEC_ERROR = "failed to map segment from shared object"
 """The loader's message for a library on a file system that is mounted noexec."""
+NOTEBOOK_COMMAND = "a notebook's kernel"
+"""The `command` of a process that is a Jupyter notebook's kernel."""
+TENSORFLOW_DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-gpu",
+    "tensorflow-cpu",
+    "tf-nightly",
+    "tf-nightly-gpu",
+    "tf-nightly-cpu",
+    "intel-tensorflow",
+    "tensorflow-intel",
+    "tensorflow-rocm",
+    "tensorflow-macos",
+    "tensorflow-aarch64",
+    "tensorflow-directml",
+    "nvidia-tensorflow",
+)
+"""Distributions that install a `tensorflow` package."""
+MODULE_DISTRIBUTIONS = {
+    "google.protobuf": "protobuf",
+    "absl": "absl-py",
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "sklearn": "scikit-learn",
+    "IPython": "ipython",
+    "googleapiclient": "google-api-python-client",
+    "pasta": "google-pasta",
+    "yaml": "pyyaml",
+    "dateutil": "python-dateutil",
+    "distutils": "setuptools",
+}
+"""The distributions whose names differ from those of their modules, by module."""
+NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work with"
+"""The usual reason why the import is not rehearsed."""
 
 # These names are defined in `loading`, and other modules import them from here.
 PATHS = _loading.LIST_VARIABLES
@@ -82,28 +116,29 @@ class MachineFacts:
     """The operating system and the processor, as probes/machine.py finds them."""
 
     system: str
-    """"Linux", "Windows", "Darwin"."""
+    """The operating system: "Linux", "Windows" or "Darwin"."""
     machine: str
-    """"x86_64", "aarch64"."""
+    """The processor architecture, such as "x86_64" or "aarch64"."""
     kernel: str
     """The release of the running kernel, as `uname -r` prints it."""
     distribution: str | None
-    """PRETTY_NAME of os-release."""
+    """PRETTY_NAME in os-release; None if there is none. The next three are from the same file."""
     distribution_id: str | None
-    """ID of os-release: "debian", "ubuntu", "fedora"."""
+    """ID: "debian", "ubuntu", "fedora"."""
     distribution_like: tuple[str, ...]
-    """ID_LIKE of os-release."""
+    """ID_LIKE, the IDs of related distributions."""
     distribution_version: str | None
+    """VERSION_ID."""
     cpu_flags: frozenset[str]
-    """The flags and vendor_id of /proc/cpuinfo; empty if it could not be read."""
+    """The flags and the vendor_id in /proc/cpuinfo; empty if it could not be read."""
     container: str | None
-    """"docker", "podman", "kubernetes", "lxc", "container"; None on a host."""
+    """The kind of container: "docker", "podman", "kubernetes", "lxc", "container"; None on a host."""
     wsl: int | None
     """The version of the Windows Subsystem for Linux, 1 or 2; None outside of it."""
     root: bool | None
     """Whether this process runs as root; None if that is not known."""
     jetson: bool = False
-    """Whether it is an NVIDIA Jetson, whose GPU is not on the PCI bus."""
+    """Whether the machine is an NVIDIA Jetson, whose GPU is not on the PCI bus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +146,9 @@ class PciGpu:
     """An NVIDIA display or 3D controller on the PCI bus."""
 
     address: str
-    """"0000:01:00.0"."""
+    """The PCI bus ID, such as "0000:01:00.0"."""
     device_id: str
-    """Four hexadecimal digits."""
+    """The PCI device ID: four hexadecimal digits."""
     driver: str | None
     """The kernel driver that is bound to the GPU: "nvidia", "nouveau", "vfio-pci"; None if there is none."""
     subsystem: str | None = None
@@ -133,10 +168,7 @@ class DeviceNodes:
     """NVIDIA's device nodes in /dev."""
 
     names: tuple[str, ...]
-
-
-NOTEBOOK_COMMAND = "a notebook's kernel"
-"""The `command` of a process that is a Jupyter notebook's kernel."""
+    """The paths, such as "/dev/nvidia0"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +180,13 @@ class SmiProcess:
     used_mib: int | None
     """The GPU memory that it uses, in MiB."""
     kind: str | None = None
-    """"C" (computes), "G" (draws), "C+G"."""
+    """What it does on the GPU: "C" (computes), "G" (draws) or "C+G"."""
     user: str | None = None
     """The name of its user; the user ID if the ID has no name on this machine."""
     own: bool | None = None
     """Whether it belongs to the user who runs tfdoctor; None if that is not known."""
     state: str | None = None
-    """"zombie", or "gone" if this machine has no such process: it has just ended, or is in another container."""
+    """"zombie", or "gone" if this machine has no such process, because it has just ended or is in another container."""
     command: str = ""
     """Its command line; empty if this user may not read it."""
     container: str = ""
@@ -190,7 +222,7 @@ class GpuCondition:
     power_default: float | None = None
     """The default power limit, in watts."""
     virtualization: str | None = None
-    """"VGPU", "Pass-Through"."""
+    """The virtualization mode of a virtual machine's GPU: "VGPU" or "Pass-Through"."""
     licence: str | None = None
     """The licence status of a virtual GPU: "Licensed (Expiry: …)", "Unlicensed"."""
     display: bool | None = None
@@ -226,6 +258,7 @@ class SmiGpu:
     lists_processes: bool = False
     """Whether nvidia-smi can list its processes, even if it has none."""
     health: GpuCondition | None = None
+    """Its condition; None if nvidia-smi does not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,17 +392,18 @@ class KernelEvent:
     kind: str
     """A kind defined in parse/kernel_log.py: "xid", "api-mismatch", "init-failed", "unsigned", …"""
     text: str
-    """One line of the event: the last one of an Xid, else the first one."""
+    """One line of the event: the last line of an Xid, else the first line."""
     xid: int | None = None
     pci_bus_id: str | None = None
     process: str = ""
-    """"python3 (1234)"; empty if the line names no process."""
+    """The process, such as "python3 (1234)"; empty if the line names none."""
     count: int = 1
+    """How often the event occurred."""
 
 
 @dataclass(frozen=True, slots=True)
 class DkmsModule:
-    """Driver sources that DKMS manages, and the kernels that it has built modules for."""
+    """Driver sources that DKMS manages, and the kernels for which it has built modules."""
 
     name: str
     version: str
@@ -424,30 +458,12 @@ class KernelFacts:
 # ---------------------------------------------------------------- examined Python
 
 
-TENSORFLOW_DISTRIBUTIONS = (
-    "tensorflow",
-    "tensorflow-gpu",
-    "tensorflow-cpu",
-    "tf-nightly",
-    "tf-nightly-gpu",
-    "tf-nightly-cpu",
-    "intel-tensorflow",
-    "tensorflow-intel",
-    "tensorflow-rocm",
-    "tensorflow-macos",
-    "tensorflow-aarch64",
-    "tensorflow-directml",
-    "nvidia-tensorflow",
-)
-"""Distributions that install a `tensorflow` package."""
-
-
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """An installed Python distribution, from its dist-info or egg-info folder."""
 
     name: str
-    """The normalised name: lower case, hyphens."""
+    """The normalised name, in lower case and with hyphens."""
     version: str
     location: str
     """The folder that contains its packages."""
@@ -478,22 +494,6 @@ class CondaPackage:
     build: str
 
 
-MODULE_DISTRIBUTIONS = {
-    "google.protobuf": "protobuf",
-    "absl": "absl-py",
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-    "sklearn": "scikit-learn",
-    "IPython": "ipython",
-    "googleapiclient": "google-api-python-client",
-    "pasta": "google-pasta",
-    "yaml": "pyyaml",
-    "dateutil": "python-dateutil",
-    "distutils": "setuptools",
-}
-"""The names of distributions that differ from the names of their modules."""
-
-
 @dataclass(frozen=True, slots=True)
 class PythonFacts:
     """The examined interpreter and its packages."""
@@ -515,7 +515,7 @@ class PythonFacts:
     platform: str
     """sysconfig's platform: "linux-x86_64", "win-amd64"."""
     virtual: bool
-    """Whether it is a virtual environment."""
+    """Whether the interpreter is in a virtual environment."""
     conda_prefix: str | None
     """The folder of its conda environment; None if it is not in one."""
     externally_managed: bool
@@ -527,8 +527,7 @@ class PythonFacts:
     tag: str = ""
     """The CPython part of its wheel tag: "cp311"."""
     mapped: tuple[str, ...] = ()
-    """Shared objects in the process before anything is imported, including preloaded ones."""
-
+    """Shared objects in the process before anything is imported, including preloaded objects."""
     modules: tuple[str, ...] = ()
     """Requirements of TensorFlow that can be imported: "six", "google.protobuf"."""
     pip: bool | None = None
@@ -579,7 +578,7 @@ class TensorFlowFacts:
     """The folder of its code: `tensorflow_core` in 1.15 and 2.0, else the package itself."""
     version: str | None
     distribution: str | None
-    """"tensorflow", "tensorflow-gpu", "tf-nightly", "tensorflow-cpu", …"""
+    """The name of the distribution: "tensorflow", "tensorflow-gpu", "tf-nightly", "tensorflow-cpu", …"""
     framework: str | None
     """The path of libtensorflow_framework.so.N; None if it does not exist."""
     pywrap: str | None
@@ -595,16 +594,12 @@ class TensorFlowFacts:
     plugins: tuple[str, ...] = ()
     """Shared objects in tensorflow-plugins/, which every import of TensorFlow loads."""
     conda_build: str | None = None
-    """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
+    """The build string of the conda package: "mkl_py310h…", "cuda112py39h…"."""
     behind: TensorFlowFacts | None = None
     """The TensorFlow that Python would import if the sys.path entry with this one were removed."""
 
 
 # ---------------------------------------------------------------- all facts
-
-
-NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work with"
-"""The usual reason why the import is not rehearsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,7 +609,9 @@ class CudaToolkit:
     path: str
     version: str | None
     libdevice: bool
+    """Whether it contains the file libdevice.10.bc."""
     ptxas: bool
+    """Whether it contains the program ptxas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ class ContainerTool:
     """A command that starts containers."""
 
     name: str
-    """"docker", "podman", "nerdctl", "apptainer", "singularity"."""
+    """The name: "docker", "podman", "nerdctl", "apptainer" or "singularity"."""
     path: str
     version: str | None
     """The version; None if it is not known, for example because Docker's engine does not respond."""
@@ -28,7 +28,7 @@ class Runtime:
     """A low-level container runtime that an engine, or its configuration, lists."""
 
     name: str
-    """"runc", "nvidia"."""
+    """The name in the engine's configuration, such as "runc" or "nvidia"."""
     path: str
     """The path or the command of its program; empty if the engine does not report it."""
     found: bool | None
@@ -64,7 +64,7 @@ class UnreachableEngine:
     """A Docker engine that did not respond, or to which no request was sent."""
 
     kind: str
-    """"permission", "not-running", "no-socket", "no-client", "remote", "context", "timeout", "other"."""
+    """The problem: "permission", "not-running", "no-socket", "no-client", "remote", "context", "timeout", "other"."""
     text: str
     """The error message, or the reason why no request was sent."""
     group: str | None = None
@@ -84,13 +84,13 @@ class DaemonConfig:
 
 @dataclass(frozen=True, slots=True)
 class ToolkitConfig:
-    """The settings in /etc/nvidia-container-runtime/config.toml; None if the file does not have them."""
+    """The settings in /etc/nvidia-container-runtime/config.toml. A setting that is not in it is None."""
 
     path: str
     problem: str = ""
     """The reason why the file is not valid TOML; empty if it is valid."""
     mode: str | None = None
-    """"auto", "legacy", "cdi", "csv", "jit-cdi"."""
+    """The mode of the runtime: "auto", "legacy", "cdi", "csv", "jit-cdi"."""
     no_cgroups: bool | None = None
     skip_mode_detection: bool | None = None
 
@@ -119,15 +119,15 @@ class CdiSpec:
     problem: str = ""
     """The reason why the file cannot be read or parsed; empty if it can. The other fields are then empty."""
     kind: str = ""
-    """"nvidia.com/gpu"."""
+    """The kind of its devices, such as "nvidia.com/gpu"."""
     version: str = ""
     """The value of cdiVersion."""
     devices: tuple[str, ...] = ()
-    """The names of its devices: "0", "all"."""
+    """The names of its devices, such as "0" and "all"."""
     missing: tuple[str, ...] = ()
     """Device nodes, libraries and programs in it that do not exist."""
     driver_version: str | None = None
-    """The version in the name of the libcuda that it passes to containers."""
+    """The driver version in the name of the libcuda that it passes to containers; None if it names none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,13 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """A file of several distributions. The last one installed wrote it; uninstalling any deletes it."""
+    """A file of several distributions. The last installed one wrote it; uninstalling any one deletes it."""
 
     path: str
     """The path relative to `location`."""
     location: str
+    """The folder that contains the distributions."""
     owners: tuple[tuple[str, str], ...]
-    """(name, version) of each owner."""
+    """The (name, version) of each distribution that owns the file."""
     now: tuple[str, str] | None
     """The (name, version) of the owner whose file is on the disk; None if that is not known or the file is missing."""

@@ -12,8 +12,8 @@ class FileDifference:
     path: str
     """The path relative to the distribution's location."""
     what: str
-    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size, other content),
-    "syntax" (not valid Python) or "unreadable"."""
+    """The difference: "missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size,
+    other content), "syntax" (not valid Python) or "unreadable"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Shadow:
     """A module that exists in two folders of sys.path."""
 
     name: str
-    """Its top-level name: "numpy", "random"."""
+    """Its top-level name, such as "numpy" or "random"."""
     taken: str
     """The file or folder that Python imports."""
     hidden: str
@@ -46,7 +46,7 @@ class ImportResult:
     error: str = ""
     """The text of the error; empty if the module and all its attributes could be imported."""
     error_type: str = ""
-    """"ImportError", "ValueError", …; "crash" if the process ended; empty if there was no error."""
+    """The type of the error, such as "ImportError"; "crash" if the process ended; empty if there was no error."""
     import_error: bool = False
     """Whether the error is an ImportError or a ModuleNotFoundError."""
     attribute_error: bool = False
@@ -73,7 +73,9 @@ class RehearsalFacts:
     """The results of importing TensorFlow's requirements in a child process (payload/rehearse.py)."""
 
     oddities: tuple[RehearsalReason, ...]
+    """The reasons for the rehearsal."""
     modules: tuple[ImportResult, ...]
+    """The results for the modules that TensorFlow imports."""
     source: ImportResult | None = None
     """The first failure, or else the last result, of executing the generated protobuf sources of TensorFlow and Keras."""
     keras: tuple[ImportResult, ...] = ()

@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
 LIST_VARIABLES = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 """Variables that contain lists. Each entry has its own origin."""
-
-
 MODULE_PATH = "sys.path"
 """The `Origin.name` of an entry of sys.path, which is not an environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file or program that set an environment variable or added an entry to a list."""
+    """The file or program that set an environment variable, or that added an entry to a list."""
 
     name: str
     """The variable, or `MODULE_PATH` for a folder that Python's startup adds to sys.path."""
@@ -73,13 +71,13 @@ class EnvironmentFacts:
 
         `entry` is a path, with or without a final slash. If it is None, the first origin of the variable is returned.
         """
-        stripped = entry.rstrip("/") if entry is not None else None
+        stripped_entry = entry.rstrip("/") if entry is not None else None
         return next(
             (
                 origin
                 for origin in self.origins
                 if origin.name == name
-                and (stripped is None or (origin.entry is not None and origin.entry.rstrip("/") == stripped))
+                and (stripped_entry is None or (origin.entry is not None and origin.entry.rstrip("/") == stripped_entry))
             ),
             None,
         )
@@ -105,7 +103,7 @@ class Resolution:
 
     soname: str
     path: str | None
-    """The file that is mapped; None if no file is."""
+    """The file that is mapped; None if there is none."""
     via: str
     """The part of the search path that led to the file, as in `LoadAttempt`."""
     error: str
@@ -188,13 +186,15 @@ class LoaderFacts:
     found: tuple[FoundElsewhere, ...]
     """Files of missing libraries that were found outside the search path."""
     preload: tuple[str, ...] = ()
+    """The entries of LD_PRELOAD that the loader loads."""
     notes: tuple[str, ...] = ()
+    """Sentences about problems that do not stop the process."""
     plugins: tuple[Resolution, ...] = ()
     """The results of loading TensorFlow's plugins."""
     denied: tuple[DeniedPath, ...] = ()
     """Files that the loader finds but has no permission to use."""
     without: tuple[RemovedEntriesResult, ...] = ()
-    """The results without one entry, for each entry, and then without all entries that provide a library.
+    """The results without each single entry that provides a library, and then without all such entries.
 
     Empty unless a library is missing or the driver's libraries come from these variables.
     """

@@ -28,11 +28,11 @@ class LostEnvironment:
     target: str | None = None
     """The target of the link bin/python if `problem` is "base-gone", else None."""
     version: str | None = None
-    """The Python version in its pyvenv.cfg."""
+    """The Python version according to its files; None if they do not state it."""
     moved_to: tuple[str, ...] = ()
-    """The folders of environments whose scripts show that they were created in `prefix` and moved."""
+    """The folders of environments whose files show that they were created at `prefix` and moved."""
     successor: str | None = None
-    """The path of a Python on PATH with the same minor version as the missing one; None if there is none."""
+    """The path of a Python on PATH with the same minor version as the missing Python; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class OtherPython:
     """Another Python on this machine that has TensorFlow. Only its files were read; it was not started."""
 
     path: str
+    """The executable."""
     how: str
     """Where it was found, such as "the Jupyter kernel `tf`" or ".venv in the working folder"."""
     tensorflow: str | None = None
@@ -53,13 +54,13 @@ class PythonChoice:
     path: str
     """The executable."""
     how: str
-    """How it was requested or found: the path from the user, "$VIRTUAL_ENV", "python3 on PATH"."""
+    """How it was requested or found: the user's argument, "$VIRTUAL_ENV", "python3 on PATH"."""
     why: str = ""
     """`how` as text for the user: "the active virtual environment"."""
     lost: tuple[LostEnvironment, ...] = ()
     """Requested or active environments that could not be used."""
     others: tuple[OtherPython, ...] = ()
-    """Other Pythons with TensorFlow. They are searched only if this one has no TensorFlow or does not work."""
+    """Other Pythons with TensorFlow. They are searched only if this Python has no TensorFlow or does not work."""
     kernel: str | None = None
     """The path of the requested kernel.json, which contains this Python; None if none was requested."""
     kernel_sets: tuple[str, ...] = ()
@@ -70,7 +71,7 @@ class PythonChoice:
 
 @dataclass(frozen=True, slots=True)
 class StartupFailure:
-    """How a Python behaved that could not be examined."""
+    """The behaviour of a Python that could not be examined."""
 
     kind: str
     """One of the following:

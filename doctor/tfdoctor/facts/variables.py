@@ -1,4 +1,4 @@
-"""The variables that TensorFlow, CUDA and their libraries read, and a search for misspelt ones."""
+"""List the variables that TensorFlow, CUDA and their libraries read, and find misspelt names."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def find_misspelt_variables(names: Iterable[str]) -> tuple[tuple[str, str], ...]
 
     A misspelling differs from a known name by one or two edits, or only in case.
     """
-    pairs: list[tuple[str, str]] = []
+    misspellings: list[tuple[str, str]] = []
     for name in sorted(names):
         if name in KNOWN_VARIABLES or not _NAME.match(name):
             continue
         upper_name = name.upper()
         if upper_name in CHECKED_VARIABLES:
-            pairs.append((name, upper_name))
+            misspellings.append((name, upper_name))
             continue
         if not any(_may_be_misspelling(upper_name, candidate) for candidate in CHECKED_VARIABLES):
             continue
@@ -87,12 +87,12 @@ def find_misspelt_variables(names: Iterable[str]) -> tuple[tuple[str, str], ...]
             and count_edits(upper_name, close_matches[0]) <= 2
             and not _is_other_name(upper_name, close_matches[0])
         ):
-            pairs.append((name, close_matches[0]))
-    return tuple(pairs)
+            misspellings.append((name, close_matches[0]))
+    return tuple(misspellings)
 
 
 def _may_be_misspelling(name: str, candidate: str) -> bool:
-    """Return whether two names can be at most two edits apart. This test is fast.
+    """Return whether two names can be at most two edits apart, without counting the edits, which is slow.
 
     An edit changes the length by at most one, and the set of letters by at most two.
     """
@@ -100,7 +100,7 @@ def _may_be_misspelling(name: str, candidate: str) -> bool:
 
 
 def _is_other_name(name: str, candidate: str) -> bool:
-    """Return whether a name differs from a known one by a whole word (`…_V2`): it is not misspelt."""
+    """Return whether a name differs from a known name by a whole word (`…_V2`) and is not misspelt."""
     return set(name.split("_")) ^ set(candidate.split("_")) in ({"S"}, {"V2"}) or name.startswith(
         f"{candidate}_"
     )

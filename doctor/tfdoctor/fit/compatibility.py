@@ -50,7 +50,7 @@ class Fit:
     reasons: tuple[Reason, ...]
     """The reasons why the release cannot be used; empty if it can be used."""
     caveats: tuple[Caveat, ...]
-    """The disadvantages of the release, whether or not it can be used."""
+    """The disadvantages of the release, even if it cannot be used."""
 
     @property
     def serious_count(self) -> int:
@@ -59,7 +59,7 @@ class Fit:
 
 
 class _HasSeriousCount(Protocol):
-    """An object that knows the number of its serious caveats."""
+    """An option that can be compared by the number of its serious caveats."""
 
     @property
     def serious_count(self) -> int: ...
@@ -90,7 +90,7 @@ def list_candidates(compat: Compat, spec: str | None = None) -> Iterator[Release
 
 @lru_cache(maxsize=128)
 def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
-    """Return the releases that `list_candidates` yields, as a tuple, which can be cached.
+    """Return the releases that `list_candidates` yields. They are a tuple, which can be cached.
 
     If two distributions have the same version, the one with a tested lock is preferred.
     """
@@ -112,7 +112,7 @@ def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
         if not release.gpu or len(candidates) >= _MAX_CANDIDATES:
             continue
         previous = candidates.get(release.version)
-        if previous is None or (not _has_lock(compat, previous) and _has_lock(compat, release)):
+        if previous is None or (not _has_any_lock(compat, previous) and _has_any_lock(compat, release)):
             candidates[release.version] = release
     return tuple(candidates.values())
 
@@ -143,8 +143,8 @@ def find_best_fit(
 ) -> Fit | None:
     """Return the release that fits this machine best, with its Python and CUDA; None if none fits.
 
-    `python` is the required Python version, such as `"3.11"` or `"3.11.7"`, and `spec` a release specification; None
-    means any. A release whose CUDA is not in NVIDIA's wheels is returned only if no other fits.
+    `python` is the required Python version, such as `"3.11"` or `"3.11.7"`, and `spec` is a release specification. None
+    means any. A release whose CUDA is not in NVIDIA's wheels is returned only if no other release fits.
     """
     minor = versions.major_minor(python) if python is not None else None
     releases = [
@@ -171,20 +171,20 @@ def can_use_release(compat: Compat, release: Release, host: Host, python: str | 
 def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
     """Return the reasons why a release cannot use the machine's GPUs and driver; empty if it can.
 
-    It cannot if it can use neither NVIDIA's wheels nor the CUDA version that it was built with.
+    It can if the GPUs and the driver support either NVIDIA's wheels or the CUDA version that it was built with.
     """
-    cuda_set, judgement = compat.cuda_set(release.version), Assessment()
+    cuda_set, wheels_assessment = compat.cuda_set(release.version), Assessment()
     if cuda_set is not None:
-        constraints.check_gpus(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
-        constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
-        if not judgement.reasons:
+        constraints.check_gpus(wheels_assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
+        constraints.check_driver(wheels_assessment, compat, release, host, cuda_set.cuda)
+        if not wheels_assessment.reasons:
             return ()
-    build_judgement = Assessment()
+    build_assessment = Assessment()
     if release.cuda is not None:
-        constraints.check_gpus(build_judgement, compat, release, host, release.cuda, release.cudnn)
-        constraints.check_driver(build_judgement, compat, release, host, release.cuda)
+        constraints.check_gpus(build_assessment, compat, release, host, release.cuda, release.cudnn)
+        constraints.check_driver(build_assessment, compat, release, host, release.cuda)
     return tuple(
-        judgement.reasons if build_judgement.reasons and cuda_set is not None else build_judgement.reasons
+        wheels_assessment.reasons if build_assessment.reasons and cuda_set is not None else build_assessment.reasons
     )
 
 
@@ -193,33 +193,35 @@ def fit_environment(
 ) -> Fit:
     """Decide whether a release fits the machine in a virtual environment.
 
-    If `wheels` is true, its CUDA must come from NVIDIA's wheels, and a tested lock is required. If it is false, the
-    CUDA that it was built with may come from any source. If `python` is None, a suitable version is chosen.
+    If `wheels` is true, CUDA must come from NVIDIA's wheels, and a tested lock is required. If it is false, the CUDA
+    version that the release was built with may come from any source. If `python` is None, a suitable version is chosen.
     """
-    judgement = Assessment()
-    constraints.check_machine(judgement, release, host, container=False)
+    assessment = Assessment()
+    constraints.check_machine(assessment, release, host, container=False)
     python = python or _choose_python(compat, release, host)
-    check_python(judgement, compat, release, python, locked=wheels)
+    check_python(assessment, compat, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
-            constraints.check_gpus(judgement, compat, release, host, release.cuda, release.cudnn)
-            constraints.check_driver(judgement, compat, release, host, release.cuda)
-        return _build_fit(judgement, release, python, None)
-    cuda_set = check_wheels(judgement, compat, release, host)
-    cudnn = compat.cudnn_range(cuda_set.cudnn) if cuda_set is not None else None
-    if cudnn is not None and cudnn.glibc and host.lacks_glibc(cudnn.glibc):
-        judgement.refuse(
+            constraints.check_gpus(assessment, compat, release, host, release.cuda, release.cudnn)
+            constraints.check_driver(assessment, compat, release, host, release.cuda)
+        return _build_fit(assessment, release, python, None)
+    cuda_set = check_wheels(assessment, compat, release, host)
+    cudnn_range = compat.cudnn_range(cuda_set.cudnn) if cuda_set is not None else None
+    if cudnn_range is not None and cudnn_range.glibc and host.lacks_glibc(cudnn_range.glibc):
+        assessment.refuse(
             Cause.GLIBC_TOO_OLD,
-            f"the wheels of cuDNN {cuda_set.cudnn if cuda_set else ''} need glibc {cudnn.glibc}; here is {host.glibc}",
-            f"cudnn.toml: [[range]] {cudnn.first}",
+            f"the wheels of cuDNN {cuda_set.cudnn if cuda_set else ''} need glibc {cudnn_range.glibc}; here is {host.glibc}",
+            f"cudnn.toml: [[range]] {cudnn_range.first}",
         )
-    return _build_fit(judgement, release, python, cuda_set)
+    return _build_fit(assessment, release, python, cuda_set)
 
 
-def _build_fit(judgement: Assessment, release: Release, python: str | None, cuda_set: CudaSet | None) -> Fit:
+def _build_fit(assessment: Assessment, release: Release, python: str | None, cuda_set: CudaSet | None) -> Fit:
     """Build the result from the reasons and caveats so far, and the caveats of the release itself."""
-    caveats = (*judgement.caveats, *constraints.check_release(release))
-    return Fit(release, python, cuda_set, tuple(judgement.reasons), caveats)
+    caveats = (*assessment.caveats, *constraints.check_release(release))
+    return Fit(
+        release=release, python=python, cuda=cuda_set, reasons=tuple(assessment.reasons), caveats=caveats
+    )
 
 
 # ---------------------------------------------------------------- Python
@@ -242,10 +244,10 @@ def find_newest_python(release: Release, is_usable: Callable[[str], bool]) -> st
 
 def is_locked(compat: Compat, release: Release, python: str) -> bool:
     """Return whether a tested lock exists for a release on a Python version."""
-    return format_lock_name(release.package, release.version, python) in _list_locks(compat.locks.folder)
+    return format_lock_name(release.package, release.version, python) in _list_lock_names(compat.locks.folder)
 
 
-def _has_lock(compat: Compat, release: Release) -> bool:
+def _has_any_lock(compat: Compat, release: Release) -> bool:
     """Return whether a tested lock exists for a release on any Python version.
 
     For 1.15.0 only `tensorflow-gpu` has a lock, though `tensorflow` has the same code.
@@ -254,25 +256,25 @@ def _has_lock(compat: Compat, release: Release) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _list_locks(folder: Path) -> frozenset[str]:
-    """Return the names of all lock files. They are cached, because there are hundreds."""
+def _list_lock_names(folder: Path) -> frozenset[str]:
+    """Return the names of all lock files. They are cached, because there are hundreds of them."""
     return frozenset(path.name for path in folder.iterdir())
 
 
 def check_python(
-    judgement: Assessment, compat: Compat, release: Release, python: str | None, *, locked: bool = True
+    assessment: Assessment, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
     """Add a reason if the release has no wheel for the Python version or, if `locked`, no tested lock."""
     if python is None or python not in release.linux_pythons:
         available = ", ".join(release.linux_pythons) or "none"
         request = f"Python {python}" if python is not None else "any Python that is available"
-        judgement.refuse(
+        assessment.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"TensorFlow {release.version} has no wheel for {request} (it has them for {available})",
             constraints.format_release_source(release),
         )
     elif locked and not is_locked(compat, release, python):
-        judgement.refuse(
+        assessment.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"no pinned and tested packages exist for TensorFlow {release.version} on Python {python}",
             f"locks: {release.package}-{release.version}",
@@ -282,42 +284,43 @@ def check_python(
 # ---------------------------------------------------------------- CUDA from wheels
 
 
-def check_wheels(judgement: Assessment, compat: Compat, release: Release, host: Host) -> CudaSet | None:
+def check_wheels(assessment: Assessment, compat: Compat, release: Release, host: Host) -> CudaSet | None:
     """Return NVIDIA's wheels for a release, and add the reasons why the GPUs or the driver exclude them.
 
-    If there are no wheels with its CUDA version, add that as a reason and return None.
+    If no wheels have the CUDA version of the release, add that as a reason and return None.
     """
     cuda_set = compat.cuda_set(release.version)
     if cuda_set is None:
-        missing = _list_missing_wheels(compat, release)
-        judgement.refuse(
+        missing_sonames = _list_missing_wheels(compat, release)
+        assessment.refuse(
             Cause.LIBS_NOT_INSTALLED,
             f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
             f"no NVIDIA wheel "
-            f"has{': ' if missing else ''}{missing}",
+            f"has{': ' if missing_sonames else ''}{missing_sonames}",
             constraints.format_release_source(release),
         )
         return None
-    constraints.check_gpus(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
-    constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
+    constraints.check_gpus(assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
+    constraints.check_driver(assessment, compat, release, host, cuda_set.cuda)
     return cuda_set
 
 
 @lru_cache(maxsize=512)
 def _list_missing_wheels(compat: Compat, release: Release) -> str:
     """Return the required libraries that no NVIDIA wheel has, joined with commas."""
-    return ", ".join(name for name in release.required_libraries if not _has_wheel(compat, name))
+    return ", ".join(soname for soname in release.required_libraries if not _is_in_wheel(compat, soname))
 
 
-def _has_wheel(compat: Compat, soname: str) -> bool:
+def _is_in_wheel(compat: Compat, soname: str) -> bool:
     """Return whether an NVIDIA wheel contains a library with exactly this soname."""
     parts, family = split_soname(soname), compat.library(soname)
     if parts is None or family is None:
         return False
-    if parts[0] == "cudnn":
-        return parts[1] in ("8", "9")  # its version does not follow the CUDA version
+    stem, version = parts
+    if stem == "cudnn":
+        return version in ("8", "9")  # the versions in the wheels, which do not follow the CUDA version
     return any(
-        compat.find_soname(parts[0], cuda) == soname
+        compat.find_soname(stem, cuda) == soname
         for major, cuda in compat.cuda_of_wheels.items()
         if major in family.wheels
     )

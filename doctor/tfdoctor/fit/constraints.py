@@ -1,4 +1,4 @@
-"""Check a release against a machine, its GPUs and its driver, and collect the reasons against it."""
+"""Check whether a machine, its GPUs and its driver support a release, and collect the reasons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Assessment:
-    """A collector of the reasons and caveats of a release."""
+    """The reasons against a release and its caveats, which the checks of this module add."""
 
     def __init__(self) -> None:
         self.reasons: list[Reason] = []
@@ -60,32 +60,32 @@ def find_capability_floor(release: Release) -> str:
 
 def check_release(release: Release) -> tuple[Caveat, ...]:
     """Return the caveats of a release that apply to every machine."""
-    judgement = Assessment()
+    assessment = Assessment()
     if release.is_prerelease:
-        judgement.warn(
+        assessment.warn(
             Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_release_source(release)
         )
     if release.yanked:
-        judgement.warn(
+        assessment.warn(
             Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_release_source(release)
         )
-    return tuple(judgement.caveats)
+    return tuple(assessment.caveats)
 
 
 # ---------------------------------------------------------------- machine
 
 
-def check_machine(judgement: Assessment, release: Release, host: Host, *, container: bool) -> None:
+def check_machine(assessment: Assessment, release: Release, host: Host, *, container: bool) -> None:
     """Add the reasons why the operating system, the processor or glibc exclude a release.
 
     With `container`, glibc is not checked, because a container has its own.
     """
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
-        judgement.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
+        assessment.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
         return
     if host.system == "Windows" and not container:
-        judgement.refuse(
+        assessment.refuse(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             f"{name} has no Windows wheel with GPU code"
             if not release.windows_gpu
@@ -93,13 +93,13 @@ def check_machine(judgement: Assessment, release: Release, host: Host, *, contai
             "problems.toml: windows-without-gpu",
         )
     if host.machine not in ("x86_64", "AMD64", "amd64"):
-        judgement.refuse(
+        assessment.refuse(
             Cause.CPU_ONLY_BUILD,
             f"the {host.machine} wheels of TensorFlow have no GPU code",
             format_release_source(release),
         )
     if not container and release.glibc is not None and host.lacks_glibc(release.glibc):
-        judgement.refuse(
+        assessment.refuse(
             Cause.GLIBC_TOO_OLD,
             f"{name} needs glibc {release.glibc}; here is {host.glibc}",
             format_release_source(release),
@@ -108,7 +108,7 @@ def check_machine(judgement: Assessment, release: Release, host: Host, *, contai
         flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
     ]
     if missing_flags:
-        judgement.refuse(
+        assessment.refuse(
             Cause.ILLEGAL_INSTRUCTION_AVX,
             f"{name} needs a processor with {', '.join(flag.upper() for flag in missing_flags)}",
             format_release_source(release),
@@ -119,30 +119,30 @@ def check_machine(judgement: Assessment, release: Release, host: Host, *, contai
 
 
 def check_gpus(
-    judgement: Assessment, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
+    assessment: Assessment, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
     """Add the reasons and caveats if the wheel's code, CUDA or cuDNN does not support the host's GPUs."""
     reasons, caveats = _collect_gpu_results(compat, release, host.cards, cuda, cudnn)
-    judgement.reasons += reasons
-    judgement.caveats += caveats
+    assessment.reasons += reasons
+    assessment.caveats += caveats
 
 
 @lru_cache(maxsize=4096)
 def _collect_gpu_results(
     compat: Compat, release: Release, gpus: tuple[HostGpu, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
-    """Return the reasons and caveats that `check_gpus` adds. They are cached: hosts and releases repeat."""
-    judgement = Assessment()
+    """Return the reasons and caveats that `check_gpus` adds; cached, because hosts and releases repeat."""
+    assessment = Assessment()
     if not gpus:
-        _check_newest_gpus(judgement, compat, cuda)
+        _warn_about_newest_gpus(assessment, compat, cuda)
     for gpu in _iter_distinct_gpus(gpus):
-        reason_count = len(judgement.reasons)
-        _check_code(judgement, compat, release, gpu)
-        if len(judgement.reasons) == reason_count:
-            _check_libraries(judgement, compat, gpu, cuda)
-        if len(judgement.reasons) == reason_count and cudnn is not None:
-            _check_cudnn(judgement, compat, gpu, cudnn)
-    return tuple(judgement.reasons), tuple(judgement.caveats)
+        reason_count = len(assessment.reasons)
+        _check_kernel_code(assessment, compat, release, gpu)
+        if len(assessment.reasons) == reason_count:
+            _check_libraries(assessment, compat, gpu, cuda)
+        if len(assessment.reasons) == reason_count and cudnn is not None:
+            _check_cudnn(assessment, compat, gpu, cudnn)
+    return tuple(assessment.reasons), tuple(assessment.caveats)
 
 
 def _iter_distinct_gpus(gpus: tuple[HostGpu, ...]) -> Iterator[HostGpu]:
@@ -155,15 +155,16 @@ def _iter_distinct_gpus(gpus: tuple[HostGpu, ...]) -> Iterator[HostGpu]:
 
 
 def _format_gpu(gpu: HostGpu) -> str:
+    # Without a known name, `name` is "compute capability 8.6".
     return f"{gpu.name} (compute capability {gpu.capability})" if "capability" not in gpu.name else gpu.name
 
 
-def _check_code(judgement: Assessment, compat: Compat, release: Release, gpu: HostGpu) -> None:
+def _check_kernel_code(assessment: Assessment, compat: Compat, release: Release, gpu: HostGpu) -> None:
     """Add a reason or a caveat unless the release has cubins for a GPU."""
     name, capability = f"TensorFlow {release.version}", gpu.capability
     floor = find_capability_floor(release)
     if not versions.is_at_least(capability, floor):
-        judgement.refuse(
+        assessment.refuse(
             Cause.GPU_TOO_OLD,
             f"{name} ignores cards below compute capability {floor}; {_format_gpu(gpu)} is older",
             format_release_source(release),
@@ -179,7 +180,7 @@ def _check_code(judgement: Assessment, compat: Compat, release: Release, gpu: Ho
     ]
     fatal_problem = next((problem for problem in problems if problem.severity == "error"), None)
     if fatal_problem is not None:
-        judgement.refuse(
+        assessment.refuse(
             Cause(fatal_problem.cause),
             f"{_format_gpu(gpu)}: {fatal_problem.title}. {fatal_problem.remedy}",
             f"problems.toml: {fatal_problem.id}",
@@ -189,31 +190,31 @@ def _check_code(judgement: Assessment, compat: Compat, release: Release, gpu: Ho
     if code == "none":
         is_older = newest is not None and not versions.is_at_least(capability, newest)
         available = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
-        judgement.refuse(
+        assessment.refuse(
             Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW,
             f"{name} has no code for {_format_gpu(gpu)}{available}",
             format_release_source(release),
         )
     elif code == "arch-specific":
-        judgement.refuse(
+        assessment.refuse(
             Cause.GPU_TOO_NEW,
             f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_gpu(gpu)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
             format_release_source(release),
         )
     elif code == "jit":
-        judgement.warn(
+        assessment.warn(
             Cause.GPU_TOO_NEW,
             f"{name} has no machine code for {_format_gpu(gpu)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
             format_release_source(release),
         )
         for problem in problems:
-            judgement.warn(
+            assessment.warn(
                 Cause(problem.cause), f"{problem.title}. {problem.text}", f"problems.toml: {problem.id}"
             )
     elif code == "unknown":
-        judgement.warn(
+        assessment.warn(
             Cause.INCONCLUSIVE,
             f"it is not known which cards {name} has code for",
             format_release_source(release),
@@ -221,7 +222,7 @@ def _check_code(judgement: Assessment, compat: Compat, release: Release, gpu: Ho
         )
 
 
-def _check_libraries(judgement: Assessment, compat: Compat, gpu: HostGpu, cuda: str) -> None:
+def _check_libraries(assessment: Assessment, compat: Compat, gpu: HostGpu, cuda: str) -> None:
     """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
@@ -230,14 +231,14 @@ def _check_libraries(judgement: Assessment, compat: Compat, gpu: HostGpu, cuda: 
     capability = versions.parse_capability(gpu.capability)
     source = f"cuda.toml: [[series]] {series.version}"
     if capability < min(capabilities):
-        judgement.refuse(
+        assessment.refuse(
             Cause.GPU_TOO_OLD,
             f"the libraries of CUDA {versions.major_minor(cuda)} begin at compute capability "
             f"{series.capabilities[0]}; {_format_gpu(gpu)} is older",
             source,
         )
     elif (newest := find_exceeded_capability(compat, cuda, gpu.capability)) is not None:
-        judgement.refuse(
+        assessment.refuse(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
             f"{_format_gpu(gpu)} is newer",
@@ -245,11 +246,11 @@ def _check_libraries(judgement: Assessment, compat: Compat, gpu: HostGpu, cuda: 
         )
 
 
-def _check_newest_gpus(judgement: Assessment, compat: Compat, cuda: str) -> None:
-    """Add a caveat if a CUDA version does not support the newest GPUs, for hosts whose GPUs are not known."""
+def _warn_about_newest_gpus(assessment: Assessment, compat: Compat, cuda: str) -> None:
+    """Add a caveat for hosts with unknown GPUs if a CUDA version does not support the newest known GPUs."""
     newest_known = max((known_gpu.capability for known_gpu in compat.gpus), key=versions.parse_capability)
     if (newest := find_exceeded_capability(compat, cuda, newest_known)) is not None:
-        judgement.warn(
+        assessment.warn(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}: a card of a newer "
             "generation cannot use them",
@@ -272,53 +273,53 @@ def find_exceeded_capability(compat: Compat, cuda: str, capability: str) -> str 
     return newest if is_newer else None
 
 
-def _check_cudnn(judgement: Assessment, compat: Compat, gpu: HostGpu, cudnn: str) -> None:
+def _check_cudnn(assessment: Assessment, compat: Compat, gpu: HostGpu, cudnn: str) -> None:
     """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
     support = compat.cudnn_support(cudnn, gpu.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
     if support.verdict == "dropped":
-        judgement.refuse(Cause.GPU_TOO_OLD, f"{_format_gpu(gpu)}: {support.explanation}", source)
+        assessment.refuse(Cause.GPU_TOO_OLD, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "too-new":
         highest = support.range.highest if support.range is not None else "0.0"
         if versions.parse_capability(gpu.capability)[0] > versions.parse_capability(highest)[0]:
-            judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source)
+            assessment.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "jit":
-        judgement.warn(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False)
+        assessment.warn(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False)
 
 
-def check_ngc_image(judgement: Assessment, compat: Compat, image: NgcImage, host: Host) -> None:
+def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, host: Host) -> None:
     """Add the reasons and caveats for an NGC image, whose TensorFlow is NVIDIA's own build."""
     source = f"images.toml: [[ngc]] {image.tag}"
-    lowest, note = compat.images.find_lowest(image), ""
+    min_capability, note = compat.images.find_lowest(image), ""
     if image.lowest is None:
         note = " (assumed from NVIDIA's other images; no page for this one was read)"
     for gpu in _iter_distinct_gpus(host.cards):
-        if lowest is not None and not versions.is_at_least(gpu.capability, lowest):
-            judgement.refuse(
+        if min_capability is not None and not versions.is_at_least(gpu.capability, min_capability):
+            assessment.refuse(
                 Cause.GPU_TOO_OLD,
-                f"{image.name} begins at compute capability {lowest}{note}; {_format_gpu(gpu)} is older",
+                f"{image.name} begins at compute capability {min_capability}{note}; {_format_gpu(gpu)} is older",
                 source,
             )
         else:
-            _check_libraries(judgement, compat, gpu, image.cuda)
+            _check_libraries(assessment, compat, gpu, image.cuda)
             if image.cudnn is not None:
-                _check_cudnn(judgement, compat, gpu, image.cudnn)
-    _check_last_branch(judgement, compat, image.cuda, host)
-    if host.driver is None or image.driver is None or not check_driver_support(judgement, compat, host):
+                _check_cudnn(assessment, compat, gpu, image.cudnn)
+    _check_last_branch(assessment, compat, image.cuda, host)
+    if host.driver is None or image.driver is None or not check_driver_support(assessment, compat, host):
         return
     if host.has_driver_at_least(image.driver):
-        _warn_about_branch(judgement, host.driver, image.driver, source)
+        _warn_about_branch(assessment, host.driver, image.driver, source)
         return
     minimum = compat.driver_minimum(image.cuda, find_platform(host))
     if minimum.minimum is not None and host.has_driver_at_least(minimum.minimum):
-        judgement.warn(
+        assessment.warn(
             Cause.DRIVER_TOO_OLD,
             f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
             "compatibility, except for code that has to be compiled from PTX",
             source,
         )
     else:
-        judgement.refuse(
+        assessment.refuse(
             Cause.DRIVER_TOO_OLD, f"{image.name} needs driver {image.driver}; here is {host.driver}", source
         )
 
@@ -326,48 +327,49 @@ def check_ngc_image(judgement: Assessment, compat: Compat, image: NgcImage, host
 # ---------------------------------------------------------------- driver
 
 
-def check_driver(judgement: Assessment, compat: Compat, release: Release, host: Host, cuda: str) -> None:
+def check_driver(assessment: Assessment, compat: Compat, release: Release, host: Host, cuda: str) -> None:
     """Add the reasons and caveats if the host's driver does not support a CUDA version or the GPUs.
 
     The last driver branch that supports a GPU must also be new enough for the CUDA version.
     """
     minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
-    if not check_driver_support(judgement, compat, host):
+    if not check_driver_support(assessment, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
         if not host.has_driver_at_least(minimum.minimum):
-            judgement.refuse(
+            assessment.refuse(
                 Cause.DRIVER_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
                 f"{host.driver}",
                 source,
             )
             return
-        _warn_about_branch(judgement, host.driver, minimum.minimum, source)
-        _check_jit_driver(judgement, compat, release, host)
-    _check_last_branch(judgement, compat, cuda, host)
+        _warn_about_branch(assessment, host.driver, minimum.minimum, source)
+        _check_jit_driver(assessment, compat, release, host)
+    _check_last_branch(assessment, compat, cuda, host)
 
 
-def check_driver_support(judgement: Assessment, compat: Compat, host: Host) -> bool:
+def check_driver_support(assessment: Assessment, compat: Compat, host: Host) -> bool:
     """Add a reason for each GPU that the driver does not support, and return whether it supports all.
 
     A GPU that the driver itself reports is supported.
     """
     if host.driver is None or host.has_driver_gpus:
         return True
-    reason_count = len(judgement.reasons)
+    reason_count = len(assessment.reasons)
     for gpu in _iter_distinct_gpus(host.cards):
         refusal = find_driver_refusal(compat, host.driver, gpu, find_platform(host))
         if refusal is not None:
-            judgement.refuse(*refusal)
-    return len(judgement.reasons) == reason_count
+            cause, text, source = refusal
+            assessment.refuse(cause, text, source)
+    return len(assessment.reasons) == reason_count
 
 
-def _warn_about_branch(judgement: Assessment, driver: str, minimum: str, source: str) -> None:
-    """Add a caveat if the driver is a branch (`450`) and only its newer drivers are suitable."""
+def _warn_about_branch(assessment: Assessment, driver: str, minimum: str, source: str) -> None:
+    """Add a caveat if the driver is a branch (`450`), and only newer drivers of the branch are suitable."""
     if not versions.is_at_least(driver, minimum):
-        judgement.warn(
+        assessment.warn(
             Cause.DRIVER_TOO_OLD,
             f"of driver {driver} its newest is meant: {minimum} or newer is needed",
             source,
@@ -376,16 +378,16 @@ def _warn_about_branch(judgement: Assessment, driver: str, minimum: str, source:
 
 
 def find_platform(host: Host) -> Platform:
-    """Return the platform whose driver versions apply: "windows" in WSL, too."""
+    """Return the platform whose driver versions count. In WSL it is "windows"."""
     return "windows" if host.is_wsl or host.system == "Windows" else "linux"
 
 
-def _check_jit_driver(judgement: Assessment, compat: Compat, release: Release, host: Host) -> None:
+def _check_jit_driver(assessment: Assessment, compat: Compat, release: Release, host: Host) -> None:
     """Add a reason if the driver cannot compile the PTX of kernels that have no cubin for a GPU."""
     if host.driver is None:
         return
     for gpu in _iter_distinct_gpus(host.cards):
-        compilation = _find_code_to_compile(compat, release, gpu.capability)
+        compilation = _find_ptx_requirement(compat, release, gpu.capability)
         if compilation is None:
             continue
         cuda, share = compilation
@@ -393,7 +395,7 @@ def _check_jit_driver(judgement: Assessment, compat: Compat, release: Release, h
         if own_driver is None or host.has_driver_at_least(own_driver):
             continue
         cuda_release = compat.cuda_release(cuda)
-        judgement.refuse(
+        assessment.refuse(
             Cause.DRIVER_TOO_OLD,
             f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_gpu(gpu)}, which "
             f"needs driver {own_driver} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
@@ -402,22 +404,22 @@ def _check_jit_driver(judgement: Assessment, compat: Compat, release: Release, h
 
 
 @lru_cache(maxsize=4096)
-def _find_code_to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
-    """Return (CUDA version of the PTX, share of the kernels) to compile for a GPU; None if none."""
+def _find_ptx_requirement(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
+    """Return (CUDA version of the PTX, share of the kernels) to compile for a GPU; None if there are none."""
     return compat.find_ptx_requirement(release, capability)
 
 
-def _check_last_branch(judgement: Assessment, compat: Compat, cuda: str, host: Host) -> None:
+def _check_last_branch(assessment: Assessment, compat: Compat, cuda: str, host: Host) -> None:
     """Add a reason if a CUDA version needs a newer driver branch than the last one that supports a GPU."""
-    minimum = compat.driver_minimum(cuda).minimum
-    if minimum is None:
+    min_driver = compat.driver_minimum(cuda).minimum
+    if min_driver is None:
         return
     for gpu in _iter_distinct_gpus(host.cards):
-        branch = compat.cards.find_unsupported(gpu.capability)
-        if branch is not None and versions.major(minimum) > versions.major(branch.last):
-            judgement.refuse(
+        unsupported_gpus = compat.cards.find_unsupported(gpu.capability)
+        if unsupported_gpus is not None and versions.major(min_driver) > versions.major(unsupported_gpus.last):
+            assessment.refuse(
                 Cause.GPU_TOO_OLD,
-                f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
-                f"{_format_gpu(gpu)} is of branch {branch.last}",
+                f"CUDA {versions.major_minor(cuda)} needs driver {min_driver}, and the last driver for "
+                f"{_format_gpu(gpu)} is of branch {unsupported_gpus.last}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

@@ -49,14 +49,14 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
     return max(matches, key=versions.parse_numbers, default=driver)
 
 
-def _find_ended_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:
-    """Return (cause, reason, source) if the driver no longer supports the GPU, else None."""
-    branch = compat.cards.find_unsupported(gpu.capability)
-    if branch is None or not versions.is_at_least(driver, branch.first_without):
+def _find_dropped_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:
+    """Return (cause, reason, source) if the driver's branch no longer supports the GPU, else None."""
+    unsupported_gpus = compat.cards.find_unsupported(gpu.capability)
+    if unsupported_gpus is None or not versions.is_at_least(driver, unsupported_gpus.first_without):
         return None
-    limit = f"the last branch for compute capability {gpu.capability} is {branch.last}"
+    limit = f"the last branch for compute capability {gpu.capability} is {unsupported_gpus.last}"
     reason = f"driver {driver} does not drive the {gpu.name}: {limit}"
-    return Cause.NO_DEVICE, reason, f"cards.toml: [[ended]] {branch.name}"
+    return Cause.NO_DEVICE, reason, f"cards.toml: [[ended]] {unsupported_gpus.name}"
 
 
 def find_driver_refusal(
@@ -67,11 +67,11 @@ def find_driver_refusal(
     Either the driver is newer than the last branch that supports the GPU, or the GPU is newer than the CUDA version of
     the driver.
     """
-    ended_support = _find_ended_support(compat, driver, gpu)
-    driver_limits = None if ended_support is not None else _find_newest_capability(compat, driver, platform)
-    if driver_limits is None:
-        return ended_support
-    cuda, newest, series = driver_limits
+    dropped_support = _find_dropped_support(compat, driver, gpu)
+    driver_capability = None if dropped_support is not None else _find_driver_capability(compat, driver, platform)
+    if driver_capability is None:
+        return dropped_support
+    cuda, newest, series = driver_capability
     if versions.parse_capability(gpu.capability) <= versions.parse_capability(newest):
         return None
     explanation = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
@@ -91,16 +91,19 @@ def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozens
         entry.driver_branch.lstrip("R") for entry in compat.all_cuda_series if entry.driver_branch is not None
     ]
     limits = {version for version in (*cuda_driver_versions, *branches) if version is not None}
-    next_branch = str(max(map(versions.major, limits)) + 1)  # its CUDA version is not known
+    next_branch = str(max(map(versions.major, limits)) + 1)  # the CUDA version of this branch is not known
     return frozenset({*limits, next_branch, *(entry.first_without for entry in compat.cards.ended)})
 
 
 @lru_cache(maxsize=256)
-def _find_newest_capability(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
-    """Return (CUDA version, newest compute capability, series) that a driver supports; None if unknown."""
+def _find_driver_capability(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
+    """Return (CUDA version, newest compute capability, series) of a driver; None if not known."""
     cuda = compat.newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
     if cuda is None:
         return None
-    # The oldest toolkits have no entry. Use the next newer one: a GPU that is too new for it is too new for them as well.
-    supported = [series for series in compat.all_cuda_series if versions.is_at_least(series.version, cuda)]
-    return (cuda, supported[0].capabilities[-1], supported[0].version) if supported else None
+    # The oldest toolkits have no entry. Use the next newer toolkit: a GPU that is too new for it is too new for them as well.
+    not_older = [series for series in compat.all_cuda_series if versions.is_at_least(series.version, cuda)]
+    if not not_older:
+        return None
+    series = not_older[0]
+    return cuda, series.capabilities[-1], series.version

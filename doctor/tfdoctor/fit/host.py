@@ -1,4 +1,4 @@
-"""Build the `Host` that a release must fit from the facts about a machine."""
+"""Build a `Host`, which a release must fit, from the facts about a machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["build_host"]
 
 
 def build_host(facts: Facts, compat: Compat) -> Host:
-    """Build the host from the facts about a machine. What is not known is None or empty."""
+    """Build the host from the facts about a machine. Values that are not known are None or empty."""
     python = value_of(facts.python)
     machine = facts.machine
-    driver_version = find_driver_version(facts)
+    driver_version, _ = find_driver_version(facts) or (None, "")
     gpus = _list_gpus(facts, compat)
     return Host(
         cards=gpus,
-        driver=driver_version[0] if driver_version is not None else None,
+        driver=driver_version,
         system=machine.system,
         machine=machine.machine,
         glibc=python.glibc if python is not None else None,
@@ -67,8 +67,8 @@ def _has_no_gpu(facts: Facts) -> bool:
 def _list_gpus(facts: Facts, compat: Compat) -> tuple[HostGpu, ...]:
     """Return the GPUs that the driver reports, including those that CUDA_VISIBLE_DEVICES hides.
 
-    If it reports none, return the known GPUs on the PCI bus. If there are none, return the GPUs that nvidia-smi lists and
-    whose name determines the compute capability.
+    If the driver reports no GPUs, return the known GPUs on the PCI bus. If there are none either, return the GPUs that
+    nvidia-smi lists and whose name determines the compute capability.
     """
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
         driver_result = value_of(fact) if fact is not None else None

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def list_fitting_tags(compat: Compat, release: Release, python: str | None = None) -> list[ImageTag]:
-    """Return the runtime tags with all libraries of a release, the one with the nearest CUDA first.
+    """Return the runtime tags with all libraries of a release, the tag with the nearest CUDA first.
 
-    If `python` is given, tags whose system has this Python come first, then those with another Python that the release
-    has a wheel for. The list is empty if the CUDA or cuDNN version of the release is not known.
+    If `python` is given, tags whose system has this Python come first. Tags with another Python that the release has a
+    wheel for come next. The list is empty if the CUDA or cuDNN version of the release is not known.
     """
     if release.cuda is None or release.cudnn is None:
         return []
     return list(
-        _list_fitting_tags(
+        _select_fitting_tags(
             compat,
             release.cuda,
             release.cudnn,
@@ -34,26 +34,26 @@ def list_fitting_tags(compat: Compat, release: Release, python: str | None = Non
 
 
 @lru_cache(maxsize=512)
-def _list_fitting_tags(
+def _select_fitting_tags(
     compat: Compat,
     cuda: str,
     min_cudnn: str,
-    required: tuple[str, ...],
+    required_libraries: tuple[str, ...],
     pythons: tuple[str, ...],
     python: str | None,
 ) -> tuple[ImageTag, ...]:
     """Return the result of `list_fitting_tags`, cached by the relevant values of a release."""
-    split_names = [split_soname(name) for name in required]
+    split_names = [split_soname(name) for name in required_libraries]
     soname_by_stem = {
         parts[0]: name
-        for parts, name in zip(split_names, required, strict=True)
+        for parts, name in zip(split_names, required_libraries, strict=True)
         if parts is not None and parts[0] != "cudnn"
     }
-    cudnn = next((parts[1] for parts in split_names if parts is not None and parts[0] == "cudnn"), None)
-    if cudnn is None:
+    cudnn_soname_version = next((parts[1] for parts in split_names if parts is not None and parts[0] == "cudnn"), None)
+    if cudnn_soname_version is None:
         return ()
     tags = []
-    for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn.split(".")[0]), "runtime"):
+    for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn_soname_version.split(".")[0]), "runtime"):
         if tag.cudnn is None or not versions.is_at_least(tag.cudnn, min_cudnn):
             continue
         if all(compat.find_soname(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
@@ -68,17 +68,17 @@ def _list_fitting_tags(
         """
         system = compat.pythons.system(tag.system) if python is not None else None
         default_python = system.default if system is not None else ""
-        tag_cuda = (*versions.parse_numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
+        tag_cuda = (*versions.parse_numbers(tag.cuda), 0)[:3]  # parse_numbers returns two numbers for "12.6.0"
         is_older = tag_cuda[:2] < release_cuda
-        cuda_rank = _negate_numbers(tag_cuda[:2]) if is_older else tag_cuda[:2]
-        python_rank = (
+        cuda_order = _negate_numbers(tag_cuda[:2]) if is_older else tag_cuda[:2]
+        python_order = (
             python is not None and default_python != python,
             python is not None and default_python not in pythons,
         )
         return (
-            *python_rank,
+            *python_order,
             is_older,
-            cuda_rank,
+            cuda_order,
             _negate_numbers(tag_cuda),
             _negate_numbers(versions.parse_numbers(tag.system)),
         )

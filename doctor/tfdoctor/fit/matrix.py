@@ -28,6 +28,9 @@ __all__ = [
     "select_rows",
 ]
 
+_CODE_ORDER: tuple[Code, ...] = ("native", "jit", "arch-specific", "unknown", "none")
+"""The kinds of code, the best first."""
+
 
 @dataclass(frozen=True, slots=True)
 class MatrixQuery:
@@ -50,7 +53,7 @@ class MatrixQuery:
     package: str | None = None
     """The name of the distribution, such as "tensorflow-gpu"."""
     gpu: bool | None = None
-    """True for releases with GPU code on `os`, False for those without."""
+    """True for releases with GPU code on `os`, False for releases without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class MatrixGroup:
-    """Consecutive rows that do not differ in anything that matters for a choice, newest first."""
+    """Consecutive rows that differ only in values that do not matter for a choice, newest first."""
 
     rows: tuple[MatrixRow, ...]
 
@@ -140,10 +143,10 @@ def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[Matri
     if conditions.tf is not None:
         releases = compat.select(conditions.tf, conditions.package)
     else:
-        newest_first = sorted(compat.releases, key=lambda candidate: candidate.package)
-        newest_first.sort(key=lambda candidate: candidate.parsed, reverse=True)
+        candidates = sorted(compat.releases, key=lambda candidate: candidate.package)
+        candidates.sort(key=lambda candidate: candidate.parsed, reverse=True)
         releases = tuple(
-            candidate for candidate in newest_first if conditions.package in (None, candidate.package)
+            candidate for candidate in candidates if conditions.package in (None, candidate.package)
         )
     capabilities = _parse_capabilities(conditions.capability)
     rows = []
@@ -172,7 +175,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
     if query.python is not None and versions.major_minor(query.python) not in release.pythons(query.os):
         return False
     if query.driver is not None:
-        versions.parse_numbers(query.driver)
+        versions.parse_numbers(query.driver)  # raises VersionSyntaxError even if there is no minimum
         minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, query.os).minimum
         if minimum is None or not versions.is_driver_at_least(query.driver, minimum):
             return False
@@ -182,7 +185,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
 def _have_common_prefix(version: str, condition: str) -> bool:
     """Return whether one version is a prefix of the other.
 
-    If the table has only `"7"`, the condition `"7.4"` may be met, so the release is not excluded.
+    If the table contains only `"7"`, the condition `"7.4"` may be met, so the release is not excluded.
     """
     return versions.has_prefix(version, condition) or (
         version.count(".") < condition.count(".") and versions.has_prefix(condition, version)
@@ -197,10 +200,6 @@ def _parse_capabilities(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(parts))
 
 
-_CODE_ORDER: tuple[Code, ...] = ("native", "jit", "arch-specific", "unknown", "none")
-"""The kinds of code, the best first."""
-
-
 def _find_best_code(
     compat: Compat, release: Release, query: MatrixQuery, capabilities: tuple[str, ...]
 ) -> Code | None:
@@ -213,14 +212,14 @@ def _find_best_code(
 
 
 def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability: str) -> Code:
-    """Return the kind of code for a GPU; "none" also if CUDA, cuDNN or the driver excludes the GPU."""
+    """Return the kind of code for a GPU; also "none" if CUDA, cuDNN or the driver excludes the GPU."""
     code = compat.code_for(release, capability)
     is_usable = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
     return code if is_usable else "none"
 
 
 def find_code_on_gpu(compat: Compat, release: Release, capability: str) -> Code:
-    """Return the kind of code for a GPU with any driver; "none" also if CUDA or cuDNN excludes the GPU."""
+    """Return the kind of code for a GPU with any driver; also "none" if CUDA or cuDNN excludes the GPU."""
     return _find_code(compat, release, MatrixQuery(), capability)
 
 
@@ -256,7 +255,13 @@ def _build_row(
             problems[problem.id] = problem
     index_by_id = {problem.id: index for index, problem in enumerate(compat.problems)}
     ordered_problems = sorted(problems.values(), key=lambda problem: index_by_id[problem.id])
-    return MatrixRow(release, min_linux_driver, min_windows_driver, tuple(ordered_problems), code)
+    return MatrixRow(
+        release=release,
+        driver_linux=min_linux_driver,
+        driver_windows=min_windows_driver,
+        problems=tuple(ordered_problems),
+        code=code,
+    )
 
 
 def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:

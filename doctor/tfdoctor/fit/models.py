@@ -42,7 +42,7 @@ class Host:
     has_engine: bool | None = None
     """Whether a container engine is available; None if that is not known."""
     has_driver_gpus: bool = False
-    """Whether the driver itself reports the GPUs, and thus supports them, whatever the tables say."""
+    """Whether the driver itself reports the GPUs, and therefore supports them even if the tables deny it."""
     has_no_gpu: bool = False
     """Whether the PCI bus was examined and has no NVIDIA GPU."""
 
@@ -50,15 +50,15 @@ class Host:
     def options(self) -> list[str]:
         """The command-line options that describe this host, such as ["--gpu 8.6", "--driver 535.104.05"]."""
         options = [
-            f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in self.cards)
+            f"--gpu {capability}" for capability in dict.fromkeys(gpu.capability for gpu in self.cards)
         ]
         return options + ([f"--driver {self.driver}"] if self.driver is not None else [])
 
     def has_driver_at_least(self, driver: str) -> bool:
         """Return whether the host's driver is at least this version; False if it is not known.
 
-        A driver branch stands for its newest driver. All decisions that depend on the driver version use this method,
-        except those about supported GPUs.
+        A driver branch stands for its newest driver. All decisions about the driver version use this method, except those
+        about supported GPUs.
         """
         return self.driver is not None and versions.is_driver_at_least(self.driver, driver)
 

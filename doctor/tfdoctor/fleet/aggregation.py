@@ -23,7 +23,10 @@ MIN_NAME_CHARS = 3
 
 
 class Profile:
-    """The result that several hosts have in common."""
+    """The result that several hosts have in common.
+
+    `cards` contains the models of the GPUs, and `values` the compared values, with each host's name replaced.
+    """
 
     __slots__ = ("cards", "cause", "codes", "hosts", "usable", "values")
 
@@ -62,22 +65,22 @@ class GatheredResults:
     ) -> None:
         """Add one host's result.
 
-        `seconds` is the duration of the run. `asked` is the time of the request and `came` that of the response, in
+        `seconds` is the duration of the run. `asked` and `came` are the times of the request and of the response, in
         seconds since 1970 by this machine's clock. None means unknown.
         """
         values = {
-            _intern_pair(key): _replace_host_name(value, name)
-            for key, value in result.values.items()
-            if key not in result.little
+            _intern_pair(value_key): _replace_host_name(value, name)
+            for value_key, value in result.values.items()
+            if value_key not in result.little
         }
         identity = (result.usable, result.cause, result.codes, tuple(card.model for card in result.cards))
-        key = (*identity, tuple(values.items()))
-        profile = self.profiles.get(key)
+        profile_key = (*identity, tuple(values.items()))
+        profile = self.profiles.get(profile_key)
         if profile is None:
-            profile = self.profiles[key] = Profile(result, values)
+            profile = self.profiles[profile_key] = Profile(result, values)
         profile.hosts.append(name)
         for card in result.cards:
-            # an identifier that has only zeros does not identify a GPU
+            # `strip` removes the prefix, hyphens and zeros: an identifier of zeros alone identifies no GPU
             if card.uuid is not None and card.uuid.strip("GPU-0"):
                 self.owners[card.uuid].append(name)
         skew = _compute_skew(result.at, asked, came)
@@ -91,8 +94,8 @@ class GatheredResults:
         self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
 
 
-def _intern_pair(key: Value) -> Value:
-    return intern(key[0]), intern(key[1])
+def _intern_pair(value_key: Value) -> Value:
+    return intern(value_key[0]), intern(value_key[1])
 
 
 def _replace_host_name(value: str | None, name: str) -> str | None:
@@ -106,11 +109,11 @@ def _replace_host_name(value: str | None, name: str) -> str | None:
     return intern(value)
 
 
-def _compute_skew(at: float | None, asked: float | None, came: float | None) -> float:
-    """Return the seconds by which `at` is before `asked` (negative) or after `came`.
+def _compute_skew(result_time: float | None, request_time: float | None, response_time: float | None) -> float:
+    """Return the seconds by which a host's clock is ahead of this machine's, or behind it (negative).
 
-    Return 0 if `at` is between the two, or if one of the three is unknown.
+    The result is 0 if the host's `result_time` is between the request and the response, or if a time is unknown.
     """
-    if at is None or asked is None or came is None:
+    if result_time is None or request_time is None or response_time is None:
         return 0.0
-    return min(0.0, at - asked) or max(0.0, at - came)
+    return min(0.0, result_time - request_time) or max(0.0, result_time - response_time)

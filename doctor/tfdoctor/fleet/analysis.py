@@ -27,7 +27,7 @@ UNIFORM_VALUES = {
     ("packages", "nvidia-nccl-cu12"): "NCCL",
     ("packages", "nvidia-nccl-cu13"): "NCCL",
 }
-"""The values that must be equal on all hosts of one job, with the software's name in sentences."""
+"""The values that must be equal on all hosts of one job, each with the name of its software in sentences."""
 COMMON_KEYS = (
     ("driver", ("driver", "NVIDIA driver")),
     ("TensorFlow", ("TensorFlow", "TensorFlow")),
@@ -43,7 +43,9 @@ WARNING_AREAS = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", 
 MAX_SKEW_S = 2.0
 """The most seconds by which a clock may be wrong. TensorFlow tolerates that much."""
 MAX_DIFFERENCES, MAX_LISTED, MAX_VALUE_CHARS = 50, 4, 60
-"""The most findings about differences, the most differences in each, and characters of a value."""
+"""The most findings about differences, the most differences that one finding lists, and the most characters of a value."""
+MAX_DUPLICATES = 20
+"""The most findings about hosts that list the same GPU."""
 MAX_NAMED_HOSTS = 3
 """The most hosts that a sentence names."""
 SILENT_STATES = {
@@ -60,8 +62,15 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) ->
     groups = tuple(_make_groups(profiles))
     group_by_host = {name: group.number for group in groups for name in group.hosts}
     hosts = tuple(
-        FleetHost(item.name, item.state, item.cause, item.seconds, group_by_host.get(item.name), item.why)
-        for _, item in sorted(gathered.hosts.items())
+        FleetHost(
+            name=host.name,
+            state=host.state,
+            cause=host.cause,
+            seconds=host.seconds,
+            group=group_by_host.get(host.name),
+            why=host.why,
+        )
+        for _, host in sorted(gathered.hosts.items())
     )
     card_findings = list(find_card_problems(profiles))
     findings = [
@@ -76,13 +85,13 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) ->
     ]
     findings.sort(key=lambda item: -item.severity)
     return Fleet(
-        engine,
-        _summarize(hosts, groups),
-        hosts,
-        groups,
-        tuple(findings),
-        _list_common_values(profiles[0]) if profiles else (),
-        aside,
+        engine=engine,
+        summary=_summarize(hosts, groups),
+        hosts=hosts,
+        groups=groups,
+        findings=tuple(findings),
+        common=_list_common_values(profiles[0]) if profiles else (),
+        aside=aside,
     )
 
 
@@ -103,21 +112,19 @@ def _format_hosts(count: int) -> str:
 def _make_groups(profiles: Sequence[Profile]) -> Iterator[Group]:
     for number, profile in enumerate(profiles, 1):
         state: State = "ok" if profile.usable else "found"
-        differs = _find_differences(profiles[0], profile)
-        is_unknown = profile.usable is None
         yield Group(
-            number,
-            tuple(sorted(profile.hosts)),
-            differs,
-            state,
-            profile.cause,
-            _describe_cards(profile),
-            is_unknown,
+            number=number,
+            hosts=tuple(sorted(profile.hosts)),
+            differs=_find_differences(profiles[0], profile),
+            state=state,
+            cause=profile.cause,
+            cards=_describe_cards(profile),
+            unknown=profile.usable is None,
         )
 
 
 def _find_differences(largest: Profile, profile: Profile) -> dict[Value, tuple[str, str]]:
-    """Return the values that differ from the largest group, as pairs of this value and the group's.
+    """Return the values that differ, as pairs (value of `profile`, value of `largest`).
 
     Differences that only follow from others are omitted.
     """
@@ -129,10 +136,10 @@ def _find_differences(largest: Profile, profile: Profile) -> dict[Value, tuple[s
         if largest.values.get(key) != profile.values.get(key)
     ]
     before, after = (
-        {key: Entry(*key, side.values[key]) for key in keys if key in side.values}
-        for side in (largest, profile)
+        {key: Entry(*key, compared.values[key]) for key in keys if key in compared.values}
+        for compared in (largest, profile)
     )
-    return {key: (pair[1], pair[0]) for key, pair in find_differences(before, after)}
+    return {key: (value, largest_value) for key, (largest_value, value) in find_differences(before, after)}
 
 
 def _describe_cards(profile: Profile) -> str:
@@ -140,6 +147,7 @@ def _describe_cards(profile: Profile) -> str:
 
 
 def _list_common_values(largest: Profile) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) pairs that describe the hosts of the largest group."""
     values = [(name, largest.values.get(key)) for name, key in COMMON_KEYS]
     cudnn = next(
         (text for (_, package), text in largest.values.items() if package.startswith("nvidia-cudnn-cu")), None
@@ -147,7 +155,7 @@ def _list_common_values(largest: Profile) -> tuple[tuple[str, str], ...]:
     nccl = next(
         (text for (_, package), text in largest.values.items() if package.startswith("nvidia-nccl-cu")), None
     )
-    # behind the first three of COMMON_KEYS, so that they follow CUDA
+    # Insert them behind the first three of COMMON_KEYS, so that they follow CUDA.
     values[3:3] = [("cuDNN", cudnn), ("NCCL", nccl)]
     return (("cards", _describe_cards(largest)), *((name, value) for name, value in values if value))
 
@@ -167,39 +175,39 @@ def _find_silent_hosts(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
             for reason, count in reasons.most_common(4)
         )
         yield FleetFinding(
-            "answer-unusable" if state == "failed" else "host-silent",
-            Severity.ERROR,
-            tuple(host.name for host in silent),
-            f"{_format_hosts(len(silent))} {description}{f': {details}' if details else ''}.",
-            "Look at it there: its results are missing from everything below.",
+            name="answer-unusable" if state == "failed" else "host-silent",
+            severity=Severity.ERROR,
+            hosts=tuple(host.name for host in silent),
+            message=f"{_format_hosts(len(silent))} {description}{f': {details}' if details else ''}.",
+            fix="Look at it there: its results are missing from everything below.",
         )
 
 
 def _find_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
-    """Yield one finding for each cause why hosts do not use their GPUs, or why that is unknown."""
-    causes: dict[tuple[str | None, bool], list[str]] = {}
+    """Yield one finding for each cause of unused GPUs, and for each cause if their use is unknown."""
+    hosts_by_cause: dict[tuple[str | None, bool], list[str]] = {}
     used_count = sum(len(group.hosts) for group in groups if group.state == "ok")
     for group in groups:
         if group.state != "ok":
-            causes.setdefault((group.cause, group.unknown), []).extend(group.hosts)
-    for (cause, unknown), names in causes.items():
+            hosts_by_cause.setdefault((group.cause, group.unknown), []).extend(group.hosts)
+    for (cause, is_unknown), names in hosts_by_cause.items():
         statement = (
             "it could not be determined whether TensorFlow uses the GPUs"
-            if unknown
+            if is_unknown
             else ("TensorFlow will not use the GPUs")
         )
         used_note = f"; on {_format_hosts(used_count)} it does" if used_count else ""
         yield FleetFinding(
-            "gpu-unused",
-            Severity.WARNING if unknown else Severity.ERROR,
-            tuple(sorted(names)),
-            f"{statement}: {cause or 'inconclusive'}{used_note}.",
-            "Run the check there: it names the commands.",
+            name="gpu-unused",
+            severity=Severity.WARNING if is_unknown else Severity.ERROR,
+            hosts=tuple(sorted(names)),
+            message=f"{statement}: {cause or 'inconclusive'}{used_note}.",
+            fix="Run the check there: it names the commands.",
         )
 
 
 def _find_different_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Yield findings about software with different versions that all hosts of a job need in one version."""
+    """Yield findings about software that differs between hosts, although a job needs one version."""
     for software in dict.fromkeys(UNIFORM_VALUES.values()):
         keys = [key for key, software_name in UNIFORM_VALUES.items() if software_name == software]
         hosts_by_version: dict[str, list[str]] = {}
@@ -209,14 +217,15 @@ def _find_different_versions(profiles: Sequence[Profile]) -> Iterator[FleetFindi
         if len(hosts_by_version) < 2:
             continue
         by_size = sorted(hosts_by_version.items(), key=lambda item: -len(item[1]))
+        most_frequent_version, _ = by_size[0]
         details = join_words([f"{version} on {_format_hosts(len(names))}" for version, names in by_size[:6]])
-        others = sorted(name for _, names in by_size[1:] for name in names)
+        other_hosts = sorted(name for _, names in by_size[1:] for name in names)
         yield FleetFinding(
-            "versions-differ",
-            Severity.WARNING,
-            tuple(others),
-            f"{software} is not the same everywhere: {details}. tf.distribute over several hosts needs one version.",
-            f"Install {software} {by_size[0][0]} there, or take these hosts out of the job.",
+            name="versions-differ",
+            severity=Severity.WARNING,
+            hosts=tuple(other_hosts),
+            message=f"{software} is not the same everywhere: {details}. tf.distribute over several hosts needs one version.",
+            fix=f"Install {software} {most_frequent_version} there, or take these hosts out of the job.",
         )
 
 
@@ -235,26 +244,32 @@ def _find_different_hosts(groups: Sequence[Group], reported_hosts: set[str]) -> 
             is_gpu_value = key[0] == "cards" and (ABSENT in (value, common) or is_covered(key[1]))
             if not (is_gpu_value and reported_hosts.issuperset(group.hosts)):
                 hosts_by_difference.setdefault((key, value, common), []).extend(group.hosts)
-    by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
+    differences_by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
     for entry, members in hosts_by_difference.items():
-        by_hosts.setdefault(tuple(sorted(members)), []).append(entry)
-    sorted_differences = sorted(by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
+        differences_by_hosts.setdefault(tuple(sorted(members)), []).append(entry)
+    sorted_differences = sorted(differences_by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
     for names, entries in sorted_differences[:MAX_DIFFERENCES]:
-        entries.sort(key=lambda entry: AREAS.index(entry[0][0]) if entry[0][0] in AREAS else len(AREAS))
+        entries.sort(key=_get_area_index)
         descriptions = [
             _describe_difference(name, value, common) for (_, name), value, common in entries[:MAX_LISTED]
         ]
         more = f"; and {len(entries) - MAX_LISTED} more" if len(entries) > MAX_LISTED else ""
         yield FleetFinding(
-            "host-differs",
-            _rate_severity(entries),
-            names,
-            f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
+            name="host-differs",
+            severity=_rate_severity(entries),
+            hosts=names,
+            message=f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
         )
     remaining = sorted({name for names, _ in sorted_differences[MAX_DIFFERENCES:] for name in names})
     if remaining:
         message = f"{_format_hosts(len(remaining))} more have something of their own that is not as in the largest kind."
-        yield FleetFinding("host-differs", Severity.INFO, tuple(remaining), message)
+        yield FleetFinding(name="host-differs", severity=Severity.INFO, hosts=tuple(remaining), message=message)
+
+
+def _get_area_index(difference: tuple[Value, str, str]) -> int:
+    """Return the position of a difference's area in AREAS. Unknown areas come last."""
+    (area, _), _, _ = difference
+    return AREAS.index(area) if area in AREAS else len(AREAS)
 
 
 def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
@@ -262,13 +277,13 @@ def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
 
 
 def _describe_difference(name: str, value: str, common: str) -> str:
-    """Describe one difference. For two lists, describe the items that only one of them has."""
+    """Describe one difference. For two lists, describe the items that only one of them contains."""
     items, largest_items = value.split(", "), common.split(", ")
     if len(items) > 1 and len(largest_items) > 1:
         missing = [item for item in largest_items if item not in items]
         added = [item for item in items if item not in largest_items]
-        parts = (("without ", missing), ("with ", added))
-        return f"{name} {' and '.join(word + _shorten(', '.join(group)) for word, group in parts if group)}"
+        changes = (("without ", missing), ("with ", added))
+        return f"{name} {' and '.join(label + _shorten(', '.join(names)) for label, names in changes if names)}"
     return f"{name} {_shorten(value)}, elsewhere {_shorten(common)}"
 
 
@@ -278,19 +293,19 @@ def _shorten(value: str) -> str:
 
 def _find_duplicate_hosts(gathered: GatheredResults) -> Iterator[FleetFinding]:
     """Yield findings about hosts that list the same GPU: they are one machine, or a result was copied."""
-    shared: dict[tuple[str, ...], int] = {}
+    gpu_count_by_hosts: dict[tuple[str, ...], int] = {}
     for owners in gathered.owners.values():
-        key = tuple(sorted(set(owners)))
-        if len(key) > 1:
-            shared[key] = shared.get(key, 0) + 1
-    for names, count in list(shared.items())[:20]:
+        names = tuple(sorted(set(owners)))
+        if len(names) > 1:
+            gpu_count_by_hosts[names] = gpu_count_by_hosts.get(names, 0) + 1
+    for names, count in list(gpu_count_by_hosts.items())[:MAX_DUPLICATES]:
         yield FleetFinding(
-            "same-card-twice",
-            Severity.WARNING,
-            names,
-            f"{_format_hosts(len(names))} show the same {f'{count} cards' if count > 1 else 'card'}, by identifier: "
+            name="same-card-twice",
+            severity=Severity.WARNING,
+            hosts=names,
+            message=f"{_format_hosts(len(names))} show the same {f'{count} cards' if count > 1 else 'card'}, by identifier: "
             "they are one machine, or one result was copied.",
-            "Name each machine once.",
+            fix="Name each machine once.",
         )
 
 
@@ -301,44 +316,44 @@ def _find_wrong_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
         worst = max(wrong_skews, key=lambda name: abs(wrong_skews[name]))
         direction = "ahead" if wrong_skews[worst] > 0 else "behind"
         yield FleetFinding(
-            "clock-skew",
-            Severity.WARNING,
-            tuple(sorted(wrong_skews)),
-            f"The clocks of {_format_hosts(len(wrong_skews))} are wrong beside this machine's"
+            name="clock-skew",
+            severity=Severity.WARNING,
+            hosts=tuple(sorted(wrong_skews)),
+            message=f"The clocks of {_format_hosts(len(wrong_skews))} are wrong beside this machine's"
             f", by at least {abs(wrong_skews[worst]):,.0f} s "
             f"({worst}: {direction}).",
-            "Set them: `timedatectl` shows whether time is synchronised.",
+            fix="Set them: `timedatectl` shows whether time is synchronised.",
         )
 
 
 def _summarize(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
     """Summarize the evaluation in one sentence."""
     states = Counter(item.state for item in hosts)
-    answered = states["ok"] + states["found"]
+    answered_count = states["ok"] + states["found"]
     if not hosts:
         return "There is no result."
     answered_note = (
         "1 host answered"
-        if len(hosts) == answered == 1
-        else f"{answered:,} of {_format_hosts(len(hosts))} answered"
+        if len(hosts) == answered_count == 1
+        else f"{answered_count:,} of {_format_hosts(len(hosts))} answered"
     )
-    if not answered:
+    if not answered_count:
         return f"{answered_note}."
-    unknown = sum(len(item.hosts) for item in groups if item.unknown)
-    if states["ok"] == answered:
+    unknown_count = sum(len(item.hosts) for item in groups if item.unknown)
+    if states["ok"] == answered_count:
         usage = (
-            "on all of them TensorFlow will use its GPUs" if answered > 1 else "TensorFlow will use its GPUs"
+            "on all of them TensorFlow will use its GPUs" if answered_count > 1 else "TensorFlow will use its GPUs"
         )
     elif not states["ok"]:
         usage = (
             "on none of them TensorFlow is known to use its GPUs"
-            if unknown
+            if unknown_count
             else "on none will TensorFlow use its GPUs"
         )
     else:
         usage = (
-            f"on {states['ok']:,} TensorFlow will use its GPUs, on {states['found'] - unknown:,} it will not"
+            f"on {states['ok']:,} TensorFlow will use its GPUs, on {states['found'] - unknown_count:,} it will not"
         )
-        usage += f", of {unknown:,} it is not known" if unknown else ""
+        usage += f", of {unknown_count:,} it is not known" if unknown_count else ""
     kinds_note = "all are alike" if len(groups) == 1 else f"there are {len(groups):,} kinds of hosts"
-    return f"{answered_note}; {usage}; {kinds_note}." if answered > 1 else f"{answered_note}; {usage}."
+    return f"{answered_note}; {usage}; {kinds_note}." if answered_count > 1 else f"{answered_note}; {usage}."

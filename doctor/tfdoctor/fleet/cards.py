@@ -49,7 +49,8 @@ def find_card_problems(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
 def is_covered(name: str) -> bool:
     """Return whether `find_card_problems` covers differences of the GPU value with this name.
 
-    It covers the models of the GPUs, and the memory, speed and faults of each model.
+    It covers the models of the GPUs, and the memory, speed and faults of each model. Only the values of one model have
+    names with a colon.
     """
     return ": " not in name or name.endswith(
         tuple(f": {ending}" for ending in (*SPEED_VALUES, *FAULT_VALUES, "memory"))
@@ -63,27 +64,29 @@ def _get_main_model(profile: Profile) -> str | None:
 
 def _find_missing_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Yield findings about hosts with fewer GPUs of a model than most hosts that have it."""
-    hosts: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    hosts_by_model: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for profile in profiles:
         model = _get_main_model(profile)
         if model is not None:
-            hosts[model][profile.cards.count(model)].extend(profile.hosts)
-    for model, counts in hosts.items():
-        total = sum(map(len, counts.values()))
-        usual = max(counts, key=lambda count: (len(counts[count]), count))
-        for count, names in sorted(counts.items()):
-            if count >= usual:
+            hosts_by_model[model][profile.cards.count(model)].extend(profile.hosts)
+    for model, hosts_by_count in hosts_by_model.items():
+        host_count = sum(map(len, hosts_by_count.values()))
+        usual_count = max(hosts_by_count, key=lambda count: (len(hosts_by_count[count]), count))
+        for count, names in sorted(hosts_by_count.items()):
+            if count >= usual_count:
                 continue
-            is_minority = len(names) <= max(1, MAX_MINORITY_SHARE * total) and len(counts[usual]) > len(names)
-            description = f"{count} of this model, {model}; its {len(counts[usual]):,} twins have {usual}"
+            usual_hosts = hosts_by_count[usual_count]
+            # A single host is a minority in a small fleet, too.
+            is_minority = len(names) <= max(1, MAX_MINORITY_SHARE * host_count) and len(usual_hosts) > len(names)
+            description = f"{count} of this model, {model}; its {len(usual_hosts):,} twins have {usual_count}"
             yield FleetFinding(
-                "card-missing" if is_minority else "cards-differ",
-                Severity.ERROR if is_minority else Severity.WARNING,
-                tuple(sorted(names)),
-                f"A card is missing: {len(names):,} host{'s have' if len(names) > 1 else ' has'} {description}."
+                name="card-missing" if is_minority else "cards-differ",
+                severity=Severity.ERROR if is_minority else Severity.WARNING,
+                hosts=tuple(sorted(names)),
+                message=f"A card is missing: {len(names):,} host{'s have' if len(names) > 1 else ' has'} {description}."
                 if is_minority
-                else f"{len(names):,} hosts have {count} × {model}, and {len(counts[usual]):,} have {usual}.",
-                "`lspci -d 10de:` and the kernel's log there say whether it fell off the bus."
+                else f"{len(names):,} hosts have {count} × {model}, and {len(usual_hosts):,} have {usual_count}.",
+                fix="`lspci -d 10de:` and the kernel's log there say whether it fell off the bus."
                 if is_minority
                 else "",
             )
@@ -91,14 +94,14 @@ def _find_missing_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
 
 def _find_different_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Yield a finding if hosts have different GPU models or memory sizes."""
-    hosts: dict[tuple[str, str], list[str]] = defaultdict(list)
+    hosts_by_kind: dict[tuple[str, str], list[str]] = defaultdict(list)
     for profile in profiles:
         model = _get_main_model(profile)
         if model is not None:
-            hosts[model, _describe_memory(profile)].extend(profile.hosts)
-    if len(hosts) < 2:
+            hosts_by_kind[model, _describe_memory(profile)].extend(profile.hosts)
+    if len(hosts_by_kind) < 2:
         return
-    by_size = sorted(hosts.items(), key=lambda item: -len(item[1]))
+    by_size = sorted(hosts_by_kind.items(), key=lambda item: -len(item[1]))
     host_list = join_words(
         [
             f"{model}{f' ({memory})' if memory else ''} on {len(names):,}"
@@ -106,10 +109,10 @@ def _find_different_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding
         ]
     )
     yield FleetFinding(
-        "cards-differ",
-        Severity.INFO,
-        tuple(sorted(name for _, names in by_size[1:] for name in names)),
-        f"Not all hosts have the same cards: {host_list}. A job over all of them goes at the pace of the slowest.",
+        name="cards-differ",
+        severity=Severity.INFO,
+        hosts=tuple(sorted(name for _, names in by_size[1:] for name in names)),
+        message=f"Not all hosts have the same cards: {host_list}. A job over all of them goes at the pace of the slowest.",
     )
 
 
@@ -128,22 +131,23 @@ def _find_slower_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
         hosts_by_model: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
         for profile in profiles:
             model = _get_main_model(profile)
-            lowest = min(_iter_numbers(profile, ending), default=None)
-            if model is not None and lowest is not None:
-                hosts_by_model[model][lowest].extend(profile.hosts)
-        for model, numbers in hosts_by_model.items():
-            usual = max(numbers, key=lambda number: (len(numbers[number]), number))
-            slow = sorted(name for number, names in numbers.items() if number < usual for name in names)
-            if not slow:
+            lowest_on_host = min(_iter_numbers(profile, ending), default=None)
+            if model is not None and lowest_on_host is not None:
+                hosts_by_model[model][lowest_on_host].extend(profile.hosts)
+        for model, hosts_by_number in hosts_by_model.items():
+            usual = max(hosts_by_number, key=lambda number: (len(hosts_by_number[number]), number))
+            slow_hosts = sorted(name for number, names in hosts_by_number.items() if number < usual for name in names)
+            if not slow_hosts:
                 continue
-            lowest = min(numbers)
+            lowest = min(hosts_by_number)
             yield FleetFinding(
-                "card-slowed",
-                Severity.WARNING,
-                tuple(slow),
-                f"{len(slow):,} host{'s have' if len(slow) > 1 else ' has'} a slower card than the twins: {label} "
-                f"{lowest:g}, and {usual:g} on {len(numbers[usual]):,} hosts with {model}.",
-                "nvidia-smi -q there shows the link, the clocks and the power limit of each card.",
+                name="card-slowed",
+                severity=Severity.WARNING,
+                hosts=tuple(slow_hosts),
+                message=f"{len(slow_hosts):,} host{'s have' if len(slow_hosts) > 1 else ' has'} "
+                f"a slower card than the twins: {label} "
+                f"{lowest:g}, and {usual:g} on {len(hosts_by_number[usual]):,} hosts with {model}.",
+                fix="nvidia-smi -q there shows the link, the clocks and the power limit of each card.",
             )
 
 
@@ -167,15 +171,15 @@ def _find_faulty_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
             if value and name.endswith(f": {ending}")
         }
         log = profile.values.get(("kernel", "faults in the kernel's log"))
-        if log and log != "not known":
+        if log and log != "not known":  # the text of `read_result` for a value that could not be read
             faults.add(f"faults in the kernel's log ({log})")
         for description in faults:
             hosts_by_fault[description].extend(profile.hosts)
     for description, names in hosts_by_fault.items():
         yield FleetFinding(
-            "card-faults",
-            Severity.WARNING,
-            tuple(sorted(names)),
-            f"{len(names):,} host{'s' * (len(names) > 1)} with {description}.",
-            "Run the check there: it names the card.",
+            name="card-faults",
+            severity=Severity.WARNING,
+            hosts=tuple(sorted(names)),
+            message=f"{len(names):,} host{'s' * (len(names) > 1)} with {description}.",
+            fix="Run the check there: it names the card.",
         )

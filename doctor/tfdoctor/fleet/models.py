@@ -43,6 +43,7 @@ class Result:
     usable: bool | None
     """Whether TensorFlow will use a GPU. None if unknown."""
     cause: str | None
+    """The cause in the verdict. None if there is none."""
     summary: str
     codes: tuple[str, ...]
     """The codes of the findings that are warnings or errors."""
@@ -63,13 +64,13 @@ class FleetHost:
     state: State
     cause: str | None = None
     seconds: float | None = None
-    """The duration of the run. None if unknown."""
+    """The duration of the run in seconds. None if unknown."""
     group: int | None = None
     """The number of its group. None if there is no usable result."""
     why: str = ""
     """The reason, in one line, why there is no usable result. Empty if there is one."""
     unknown: bool = False
-    """Whether its verdict is that the use of the GPUs is unknown."""
+    """Whether it is unknown if TensorFlow will use the GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Group:
     number: int
     hosts: tuple[str, ...]
     differs: Mapping[Value, tuple[str, str]]
-    """The values that differ from group 1, as pairs of this group's value and that of group 1.
+    """The values that differ from group 1, as pairs (value of this group, value of group 1).
 
     Differences that only follow from others are omitted.
     """
@@ -88,7 +89,7 @@ class Group:
     cards: str
     """A description of the GPUs, such as "8 × NVIDIA A100-SXM4-80GB" or "none"."""
     unknown: bool = False
-    """Whether its verdict is that the use of the GPUs is unknown."""
+    """Whether it is unknown if TensorFlow will use the GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class FleetFinding:
     """A problem or difference of some hosts."""
 
     name: str
+    """The kind of finding, such as "card-missing" (see fleet/codes.py)."""
     severity: Severity
     hosts: tuple[str, ...]
     message: str
@@ -108,6 +110,7 @@ class Fleet:
     """The evaluation of a fleet."""
 
     engine: str
+    """The name of the engine that ran the check on the hosts, such as "slurm"."""
     summary: str
     hosts: tuple[FleetHost, ...]
     """All hosts, sorted by name."""
@@ -115,6 +118,6 @@ class Fleet:
     findings: tuple[FleetFinding, ...]
     """All findings, the most severe first."""
     common: tuple[tuple[str, str], ...] = ()
-    """The names and values that describe the hosts in group 1, such as ("driver", "550.54.14")."""
+    """The (name, value) pairs that describe the hosts in group 1, such as ("driver", "550.54.14")."""
     aside: int = 0
     """The number of files in the folder that are not results."""

@@ -22,10 +22,11 @@ __all__ = ["Peers", "find_peer_problems", "get_machine", "read_peers"]
 MAX_PEERS = 20_000
 """The most peers of one host that are read."""
 MAX_TEXT_CHARS = 300
+"""The length in characters to which addresses are cut."""
 MAX_NAMED_PEERS = 3
 """The most peers that a sentence names."""
 REASONS = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
-"""The reasons of `cluster` that mean "not reached", with their texts. The peer itself causes others."""
+"""The reasons in the output of `cluster` that mean "not reached", with their texts. The peer itself causes the others."""
 REMEDY = (
     "A firewall, a route or a name server between them: `tfdoctor cluster --connect` there shows each peer."
 )
@@ -44,25 +45,25 @@ class Peers:
 def read_peers(content: bytes) -> Peers:
     """Parse one host's output. Raise UnusableError if it is invalid."""
     data = parse_document(content)
-    members = data.get("members")
-    if data.get("schema_version") != 1 or not isinstance(members, list):
+    entries = data.get("members")
+    if data.get("schema_version") != 1 or not isinstance(entries, list):
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor cluster --json`")
-    reached, unreachable = set(), {}
-    for member in members[:MAX_PEERS]:
-        address = member.get("address") if isinstance(member, dict) else None
+    reached_addresses, reason_by_address = set(), {}
+    for entry in entries[:MAX_PEERS]:
+        address = entry.get("address") if isinstance(entry, dict) else None
         if not isinstance(address, str):
             raise UnusableError("its peers are not as tfdoctor writes them")
-        reason, ok = member.get("why"), member.get("reachable")
+        reason, is_reachable = entry.get("why"), entry.get("reachable")
         address = clean_line(address, limit=MAX_TEXT_CHARS)
-        if ok is True or (ok is False and reason in ("refused", "not-tensorflow")):
-            reached.add(address)
-        elif ok is False and reason in REASONS:
-            unreachable[address] = str(reason)
-    return Peers(frozenset(reached), unreachable)
+        if is_reachable is True or (is_reachable is False and reason in ("refused", "not-tensorflow")):
+            reached_addresses.add(address)
+        elif is_reachable is False and reason in REASONS:
+            reason_by_address[address] = str(reason)
+    return Peers(frozenset(reached_addresses), reason_by_address)
 
 
 def get_machine(name: str) -> str:
-    """Return a host's name or a peer's address without user, scheme and port, in lower case."""
+    """Return the host in a host's name or a peer's address: without user, scheme and port, in lower case."""
     host = name.rpartition("//")[2].rpartition("@")[2]
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
@@ -74,7 +75,7 @@ def find_peer_problems(
 ) -> Iterator[FleetFinding]:
     """Yield the findings about peers.
 
-    `reported_peers` has the peers of each host, and `silent` the reason for each host that did not report its peers.
+    `reported_peers` maps each host to its peers. `silent` maps each host that did not report its peers to the reason.
     """
     peers_by_host = {host: _drop_self(host, peers) for host, peers in reported_peers.items()}
     hosts_by_peer: dict[str, list[str]] = defaultdict(list)
@@ -87,20 +88,21 @@ def find_peer_problems(
         if len(hosts) > 1 and all(address in peers_by_host[host].unreached for host in hosts)
     }
     yield from _find_unreachable_peers(unreachable, hosts_by_peer, peers_by_host)
-    isolated = [
+    # A host that misses only one peer is not isolated: the finding below names that peer.
+    isolated_hosts = [
         host
         for host, peers in peers_by_host.items()
         if not peers.reached and len(set(peers.unreached) - unreachable) > 1
     ]
-    if isolated:
-        reasons = _join_reasons([peers_by_host[host] for host in isolated])
+    if isolated_hosts:
+        reasons = _join_reasons([peers_by_host[host] for host in isolated_hosts])
         yield _make_finding(
-            sorted(isolated), f"{'reach' if len(isolated) > 1 else 'reaches'} no other host: {reasons}."
+            sorted(isolated_hosts), f"{'reach' if len(isolated_hosts) > 1 else 'reaches'} no other host: {reasons}."
         )
     hosts_by_peers: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for host, peers in peers_by_host.items():
         missing = tuple(sorted(set(peers.unreached) - unreachable))
-        if missing and host not in isolated:
+        if missing and host not in isolated_hosts:
             hosts_by_peers[missing].append(host)
     for addresses, hosts in sorted(hosts_by_peers.items(), key=lambda item: -len(item[1])):
         reasons = _join_reasons([peers_by_host[host] for host in hosts], addresses)
@@ -131,13 +133,13 @@ def _find_unreachable_peers(
 ) -> Iterator[FleetFinding]:
     """Yield findings about peers that no host reaches.
 
-    A finding is about the peer if that is one of the hosts, otherwise about the hosts that tried to reach it.
+    If the peer is one of the hosts, the finding names that host. Otherwise it names the hosts that tried to reach it.
     """
-    names: dict[str, str] = {}
+    host_by_name: dict[str, str] = {}
     for host in peers_by_host:
-        names.setdefault(get_machine(host).partition(".")[0], host)
-        names[get_machine(host)] = host
-    host_by_address = {address: names.get(get_machine(address)) for address in unreachable}
+        host_by_name.setdefault(get_machine(host).partition(".")[0], host)
+        host_by_name[get_machine(host)] = host
+    host_by_address = {address: host_by_name.get(get_machine(address)) for address in unreachable}
     host_addresses = sorted(address for address, host in host_by_address.items() if host)
     if host_addresses:
         hosts = sorted({str(host_by_address[address]) for address in host_addresses})
@@ -166,11 +168,12 @@ def _format_verb(hosts: Sequence[str]) -> str:
 
 def _join_addresses(addresses: Sequence[str]) -> str:
     first_addresses = list(addresses[:MAX_NAMED_PEERS])
-    more = len(addresses) - len(first_addresses)
-    return join_words([*first_addresses, f"{more:,} more"] if more else first_addresses)
+    other_count = len(addresses) - len(first_addresses)
+    return join_words([*first_addresses, f"{other_count:,} more"] if other_count else first_addresses)
 
 
 def _join_reasons(peer_sets: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
+    """Return in words why these hosts do not reach `addresses`, or any of their peers if that is None."""
     reasons = {
         reason
         for peers in peer_sets

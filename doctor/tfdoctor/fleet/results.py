@@ -15,7 +15,9 @@ __all__ = ["MAX_ANSWER_BYTES", "UnusableError", "parse_document", "read_result"]
 MAX_ANSWER_BYTES = 4 << 20
 """The most bytes of one host's output that are accepted."""
 MAX_VALUES, MAX_CARDS, MAX_CODES = 3000, 64, 100
+"""The most values that are accepted, and the most GPUs and findings that are read."""
 MAX_VALUE_CHARS, MAX_NAME_CHARS = 1000, 200
+"""The lengths in characters to which values and names are cut."""
 ENVIRONMENT_KEY = ("Python", "its environment")
 """The key for the location of the Python environment, which only this comparison uses."""
 REPORTED_SEVERITIES = ("warning", "error")
@@ -37,7 +39,8 @@ def parse_document(content: bytes) -> dict[str, Any]:
     if not content.strip():
         raise UnusableError("it wrote nothing")
     data = _parse_json(content)
-    if data is None:  # a shell's start-up file may print something before the JSON
+    if data is None:
+        # A shell's start-up file may print something first. The indented JSON begins with a line that is only "{".
         start = content.find(b"\n{\n")
         data = _parse_json(content[start:]) if start >= 0 else None
     if data is None:
@@ -173,7 +176,10 @@ def _get_text(facts: dict[str, Any], *path: str) -> str:
 
 
 def _get_known_list(facts: dict[str, Any], *path: str) -> list[Any]:
-    """Return at most `MAX_CARDS` items of facts.A.B.known.C for the path (A, B, C), or an empty list."""
+    """Return at most `MAX_CARDS` items of facts.A.B.known.C for the path (A, B, C), or an empty list.
+
+    If C is empty, the known value itself is the list.
+    """
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
         value = value.get(key) if isinstance(value, dict) else None
@@ -181,6 +187,7 @@ def _get_known_list(facts: dict[str, Any], *path: str) -> list[Any]:
 
 
 def _make_cards(devices: list[Any]) -> tuple[FleetCard, ...]:
+    """Return the GPUs in a list of devices. A GPU without a name is named by its PCI ID."""
     cards = []
     for device in devices:
         if isinstance(device, dict):
@@ -199,8 +206,8 @@ def _check_consistency(data: dict[str, Any], result: Result) -> None:
     if result.usable is True and result.cause not in (None, Cause.HEALTHY.value):
         raise UnusableError("it contradicts itself: a GPU is used, and there is a cause why not")
     count = prediction.get("gpu_count")
-    is_valid = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= 1024
-    if not (count is None or is_valid):
+    is_valid_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= 1024
+    if not (count is None or is_valid_count):
         raise UnusableError("its number of GPUs is none")
     if result.usable is True and count == 0:
         raise UnusableError("it contradicts itself: a GPU is used, and their number is 0")

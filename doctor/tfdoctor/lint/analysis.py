@@ -27,8 +27,9 @@ __all__ = ["kind_of_file", "lint_text"]
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of a file that is checked."""
 _SHELL_SUFFIXES = ("sh", "bash", "zsh", "ksh", "dash", "sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
+"""The first five are those of shells, the others those of batch jobs."""
 _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|sh)[\d.]*(?:\s|\Z)")
-_TENSORFLOW = re.compile(
+_TENSORFLOW_IMPORT = re.compile(
     r"^[ \t>.]*(?:import[ \t]+(?:[\w., \t]{0,200},[ \t]*)?"
     r"(?:tensorflow|keras|tf_keras)\b(?!\.python\.(?!client\.device_lib))|"
     r"from[ \t]+(?:tensorflow|keras|tf_keras)[ \t]+import|"
@@ -36,52 +37,64 @@ _TENSORFLOW = re.compile(
     re.M,
 )
 """An import of TensorFlow or Keras, but not of its internals (tensorflow.python), or multi_gpu_model."""
-# Python code without any of these sets no environment variable.
 _ENVIRON_TEXTS = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
-# Parts of the variables that TensorFlow, CUDA and NCCL read, correct or misspelt, as Python code writes them.
-_VARIABLES = re.compile(
+"""Python code without any of these sets no environment variable."""
+_VARIABLE_PARTS = re.compile(
     r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|"
     r"DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c"
 )
-# Parts of such variables, or of the options of a cluster, in a file that is not Python.
-_RELEVANT_TEXT = re.compile(r"CU?D?A?_?|TF_|NCCL|XLA|NVIDIA|DEVI|_hosts|LIBR?A?RY|VISI|KERAS|task_", re.I)
-# The comment that disables findings on its line. Without a list of codes or names (the group), it disables all.
+"""Parts of the variables that TensorFlow, CUDA and NCCL read, correct or misspelt, in Python code."""
+_RELEVANT_PARTS = re.compile(r"CU?D?A?_?|TF_|NCCL|XLA|NVIDIA|DEVI|_hosts|LIBR?A?RY|VISI|KERAS|task_", re.I)
+"""Parts of such variables, or of the options of a cluster, in a file that is not Python."""
 _NOQA = re.compile(
     r"#\s*noqa(?::\s*((?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+)(?:[\s,]+(?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+))*))?",
     re.I,
 )
+"""A comment that disables findings on its line.
+
+The group is the list of codes or names. Without a list, the comment disables all findings.
+"""
+_ALIASES = (
+    re.compile(r"\bimport[ \t]+(?:\w[\w., \t]{0,200},[ \t]*)?tensorflow[\w.]*[ \t]+as[ \t]+(\w+)"),
+    re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*[\w.]*\b(?:v1|compat)[ \t]*$", re.M),
+)
+"""Names for TensorFlow: in `import tensorflow as NAME`, and in `NAME = tf.compat.v1`."""
+_FROM_IMPORT = re.compile(
+    r"^[ \t]*from[ \t]+tensorflow[\w.]*[ \t]+import[ \t]+([^\n()#]{1,400}|\([^()]{1,2000}\))", re.M
+)
+"""An import from TensorFlow. The group contains the imported names, with or without brackets."""
 
 
-def kind_of_file(name: str, first: str = "") -> str | None:
+def kind_of_file(name: str, first_line: str = "") -> str | None:
     """Return the kind of a file by its name (without folders) and its first line.
 
     The kinds are python, notebook, shell, job, dockerfile, yaml and env. None means that `lint` does not check it.
     """
-    lower = name.lower()
-    suffix = lower.rpartition(".")[2] if "." in lower else ""
+    lower_name = name.lower()
+    suffix = lower_name.rpartition(".")[2] if "." in lower_name else ""
     if suffix in ("py", "pyw"):
         return "python"
     if suffix == "ipynb":
         return "notebook"
-    if lower.startswith(("dockerfile", "containerfile")) or suffix in ("dockerfile", "containerfile"):
+    if lower_name.startswith(("dockerfile", "containerfile")) or suffix in ("dockerfile", "containerfile"):
         return "dockerfile"
     if suffix in ("yaml", "yml"):
         return "yaml"
-    if lower == ".env" or suffix == "env":
+    if lower_name == ".env" or suffix == "env":
         return "env"
     if suffix in _SHELL_SUFFIXES:
-        # the first five suffixes are those of shells, the others those of batch jobs
-        return "job" if suffix in _SHELL_SUFFIXES[5:] or "#SBATCH" in first else "shell"
-    match = _SHEBANG.match(first)
+        return "job" if suffix in _SHELL_SUFFIXES[5:] or "#SBATCH" in first_line else "shell"
+    match = _SHEBANG.match(first_line)
     if match is not None and not suffix:
         return "python" if match[1] == "python" else "shell"
     return None
 
 
 def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProblem], str | None]:
-    """Return (findings in order, reason why the file was not checked completely).
+    """Check the text of a file, and return (findings in order, reason).
 
-    `kind` is a value that `kind_of_file` returns. The reason is None if the whole file was checked.
+    `kind` is a value that `kind_of_file` returns. The reason says why a part of the file was not checked. It is None if
+    the whole file was checked.
     """
     text = _normalize_newlines(text.removeprefix("\ufeff"))
     if kind == "python":
@@ -92,7 +105,7 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
         except ValueError as error:
             return [], f"{error}"
         return _lint_python(parts, target)
-    if _RELEVANT_TEXT.search(text) is None:
+    if _RELEVANT_PARTS.search(text) is None:
         return [], None
     try:
         problems = _lint_non_python(text, kind)
@@ -103,14 +116,15 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
 
 
 def _normalize_newlines(text: str) -> str:
+    """Return the text with "\\n" at the end of each line."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _needs_parsing(text: str) -> bool:
     """Return whether Python code may use TensorFlow or set variables that it reads, by a fast search."""
-    if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW.search(text):
+    if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW_IMPORT.search(text):
         return True
-    return any(name in text for name in _ENVIRON_TEXTS) and _VARIABLES.search(text) is not None
+    return any(word in text for word in _ENVIRON_TEXTS) and _VARIABLE_PARTS.search(text) is not None
 
 
 def _lint_non_python(text: str, kind: str) -> list[LintProblem]:
@@ -127,10 +141,10 @@ def _lint_non_python(text: str, kind: str) -> list[LintProblem]:
 def _lint_python(
     parts: Sequence[tuple[int | None, str]], target: LintTarget
 ) -> tuple[list[LintProblem], str | None]:
-    """Return (findings, reason why a part was not checked) for a Python file or a notebook's cells.
+    """Check a Python file or a notebook's cells, and return (findings in order, reason).
 
-    `parts` are (number, source) of each cell; a file is one part with the number None. The reason is None if
-    everything was checked.
+    `parts` contains (number, source) for each cell. A file is a single part with the number None. The reason says why a
+    part was not checked. It is None if everything was checked.
     """
     from tfdoctor.lint.evaluator import Evaluator
 
@@ -144,6 +158,7 @@ def _lint_python(
     evaluator = Evaluator(target, full_text)
     evaluator.is_python_2 = any(tree.is_python_2 for _, _, tree in trees)
     evaluator.tf_names = {"tf", *_find_tf_names(full_text)} if "tensorflow" in full_text else set()
+    # a variable that another cell loads counts as used
     loaded_names = [
         frozenset(
             node.id
@@ -177,7 +192,7 @@ def _lint_python(
         reason = reason or "it is nested too deep to be read as a whole"
     evaluator.report_partial_growth()
     evaluator.report_pinned_operations()
-    if evaluator.steps > MAX_STEPS:
+    if evaluator.step_count > MAX_STEPS:
         reason = (
             reason or f"it has more than {MAX_STEPS:,} statements and expressions; the rest was not checked"
         )
@@ -189,48 +204,38 @@ def _lint_python(
     return drop_ambiguous_fixes(problems, dict(parts), kind, evaluator.names_read), reason or None
 
 
-# Names for TensorFlow: in `import tensorflow as NAME`, and in `NAME = tf.compat.v1`.
-_ALIASES = (
-    re.compile(r"\bimport[ \t]+(?:\w[\w., \t]{0,200},[ \t]*)?tensorflow[\w.]*[ \t]+as[ \t]+(\w+)"),
-    re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*[\w.]*\b(?:v1|compat)[ \t]*$", re.M),
-)
-_FROM_IMPORT = re.compile(
-    r"^[ \t]*from[ \t]+tensorflow[\w.]*[ \t]+import[ \t]+([^\n()#]{1,400}|\([^()]{1,2000}\))", re.M
-)
-
-
 def _find_tf_names(text: str) -> set[str]:
     """Return the names by which the text refers to TensorFlow or to something imported from it."""
     names = {"tensorflow", *(match[1] for pattern in _ALIASES for match in pattern.finditer(text))}
     for match in _FROM_IMPORT.finditer(text):
         for part in match[1].strip("()").split(","):
-            names.update(part.split()[-1:])
+            names.update(part.split()[-1:])  # the last word of `NAME` or `NAME as ALIAS`, if there is one
     return names
 
 
 def _finish_problems(
-    problems: Iterable[LintProblem], lines: dict[int | None, list[str]]
+    problems: Iterable[LintProblem], lines_by_cell: dict[int | None, list[str]]
 ) -> list[LintProblem]:
     """Return the findings with their codes, severities and source lines, in order.
 
-    `lines` has the lines of each cell by its number. Findings that a `# noqa` comment disables are dropped.
+    `lines_by_cell` maps the number of each cell to its lines. Findings that a `# noqa` comment disables are dropped.
     """
-    finished = []
-    disabled_by_position: dict[tuple[int | None, int], frozenset[str] | None] = {}
+    finished_problems = []
+    disabled_kinds_by_position: dict[tuple[int | None, int], frozenset[str] | None] = {}
     for problem in problems:
-        cell_lines = lines.get(problem.cell, [])
+        cell_lines = lines_by_cell.get(problem.cell, [])
         source = cell_lines[problem.line - 1] if 0 < problem.line <= len(cell_lines) else ""
         position = problem.cell, problem.line
-        if position not in disabled_by_position:
-            disabled_by_position[position] = _parse_noqa(source)
-        disabled = disabled_by_position[position]
-        if disabled is None or problem.name in disabled:
+        if position not in disabled_kinds_by_position:
+            disabled_kinds_by_position[position] = _parse_noqa(source)
+        disabled_kinds = disabled_kinds_by_position[position]
+        if disabled_kinds is None or problem.name in disabled_kinds:
             continue
-        finished.append(
+        finished_problems.append(
             replace(problem, source=source, code=LINT[problem.name], severity=get_severity(problem.name))
         )
     return sorted(
-        finished, key=lambda problem: (problem.cell or 0, problem.line, problem.column, problem.code)
+        finished_problems, key=lambda problem: (problem.cell or 0, problem.line, problem.column, problem.code)
     )
 
 

@@ -34,7 +34,6 @@ _CONFIGURATION_FUNCTIONS = (
     "config.experimental.set_virtual_device_configuration",
 )
 _STRATEGY_CLASSES = ("MirroredStrategy", "CentralStorageStrategy", "MultiWorkerMirroredStrategy")
-# Operations that initialize the GPUs if they run eagerly.
 _GPU_OPERATIONS = frozenset(
     [
         "constant",
@@ -98,6 +97,9 @@ _GPU_OPERATIONS = frozenset(
         "reduce_any",
     ]
 )
+"""Operations that initialize the GPUs if they run eagerly."""
+_MAX_RANGE_ITEMS = 64
+"""The most values of a `range(…)` that are evaluated."""
 _OPERATION_MODULES = ("math.", "linalg.", "nn.", "signal.", "image.", "strings.", "data.Dataset.")
 _RANDOM_OPERATIONS = (
     "random.normal",
@@ -106,21 +108,21 @@ _RANDOM_OPERATIONS = (
     "random.shuffle",
     "random.categorical",
 )
-# Calls that return a model. Its weights are created at once if the call has an input shape.
 _MODEL_CALLS = re.compile(
     r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z"
 )
-# Calls that return a model with weights.
+"""Calls that return a model. Its weights are created at once if the call has an input shape."""
 _BUILT_MODEL_CALLS = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
-# Methods that create the weights of a model.
+"""Calls that return a model with weights."""
 _MODEL_METHODS = frozenset(
     ["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"]
 )
-# Names that suggest a test of the TensorFlow version, as in `if IS_TF2:` or `if hasattr(tf, "contrib"):`.
+"""Methods that create the weights of a model."""
 _VERSION_TEST = re.compile(
     r"__version__|VERSION|hasattr|version_info|Version|tf_?2|TF_?2|is_tf1|IS_TF|tf_version|executing_eagerly|TF_VERSION",
     re.I,
 )
+"""Names that suggest a test of the TensorFlow version: `if IS_TF2:`, `if hasattr(tf, "contrib"):`."""
 
 
 class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
@@ -157,7 +159,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         """
         if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
             return None
-        name = value.name[11:]  # without "tensorflow."
+        name = value.name.removeprefix("tensorflow.")
         for version in ("compat.v1.", "compat.v2."):
             name = name.removeprefix(version)
         return name
@@ -169,8 +171,8 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         """
         if not path.startswith("tensorflow."):
             return
-        name = path[11:]  # without "tensorflow."
-        # modules of which the tables list no removed names
+        name = path.removeprefix("tensorflow.")
+        # for these modules, the tables list no removed names
         if name.startswith(("python", "core", "compat", "keras", "examples", "tools", "_api", "lite")):
             if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guard_depth:
                 self.check_function_name(name.removeprefix("compat.v1."), node)
@@ -206,10 +208,11 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
 
     @property
     def release(self) -> str:
+        """The target release for messages."""
         return ".".join(map(str, self.target.tf)) if self.target.tf else "TensorFlow 1"
 
     def suggest_replacement(self, name: str) -> str:
-        """Return a sentence with the corresponding name in TensorFlow 1. Empty if there is none."""
+        """Return a sentence with the corresponding name in TensorFlow 1, or "" if there is none."""
         if name in (
             "config.list_physical_devices",
             "config.list_logical_devices",
@@ -270,7 +273,10 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
     # ---------------------------------------------------------------- calls
 
     def evaluate_call(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a function from elsewhere, and return its value, or None if it is unknown."""
+        """Check a call of a function that the file does not define, and return its value, or None if unknown.
+
+        `keywords` maps the names of the keyword arguments to their values. The key None stands for `**kwargs`.
+        """
         if isinstance(func, Obj):
             return self.evaluate_method_call(func, node, args, keywords)
         if not isinstance(func, Path):
@@ -281,9 +287,9 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             return result
         name = self.find_api_name(func)
         if name is None:
-            keras = func.name if func.name.startswith(("keras.", "tf_keras.")) else None
-            if keras is not None:
-                return self.evaluate_keras_call(keras, node, args)
+            keras_name = func.name if func.name.startswith(("keras.", "tf_keras.")) else None
+            if keras_name is not None:
+                return self.evaluate_keras_call(keras_name, node, args)
             if func.name in ("range", "xrange"):
                 return self.evaluate_range(args)
             if func.name == "enumerate" and args:
@@ -328,8 +334,8 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             "config.experimental.list_physical_devices",
             "config.get_visible_devices",
         ):
-            kind = args[0] if args else keywords.get("device_type")
-            return Obj("gpus") if get_constant(kind) == "GPU" else None
+            device_type = args[0] if args else keywords.get("device_type")
+            return Obj("gpus") if get_constant(device_type) == "GPU" else None
         if name in _CONFIGURATION_FUNCTIONS:
             self.check_configuration(name, node, args, keywords)
             return None
@@ -365,68 +371,68 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         if name.endswith("multi_gpu_model"):
             self.check_gpu_count(node, args, {keyword.arg: None for keyword in node.keywords})
         if _MODEL_CALLS.search(name):
-            has_shape = any(
+            has_input_shape = any(
                 isinstance(keyword, ast.keyword)
                 and keyword.arg in ("input_shape", "batch_input_shape", "input_dim")
                 for keyword in ast.walk(node)
             )
-            if has_shape and not self.is_graph_mode:
+            if has_input_shape and not self.is_graph_mode:
                 self.record_gpu_use(node)
             return Obj("model")
         return None
 
     def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Check a method call, update its object, and return the call's value, or None if it is unknown."""
-        base, name = func.data if func.kind == "method" else (None, "")
+        receiver, method_name = func.data if func.kind == "method" else (None, "")
         if (
-            isinstance(base, Obj)
-            and base.kind == "model"
-            and name in _MODEL_METHODS
+            isinstance(receiver, Obj)
+            and receiver.kind == "model"
+            and method_name in _MODEL_METHODS
             and not self.is_graph_mode
         ):
             self.record_gpu_use(node)
-        if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ClassValue):
-            method = base.data.functions.get(name)
+        if isinstance(receiver, Obj) and receiver.kind == "instance" and isinstance(receiver.data, ClassValue):
+            method = receiver.data.functions.get(method_name)
             if method is not None:
                 return self.evaluate_function(method, args, {k: v for k, v in keywords.items() if k})
-        if isinstance(base, Map):
-            return self.evaluate_map_method(base, name, node, args, keywords)
-        if isinstance(base, Seq) and name == "append" and args and node.args:
-            base.items.append(args[0])
-            base.nodes.append(node.args[0])
-        elif isinstance(base, Seq) and name in ("extend", "insert", "pop", "remove", "clear"):
-            base.items.clear()
-            base.nodes.clear()
-        if isinstance(base, Const) and isinstance(base.value, str) and name == "format":
-            return self.evaluate_format(base.value, args, keywords)
-        if isinstance(base, Const) and isinstance(base.value, str) and name == "join":
+        if isinstance(receiver, Map):
+            return self.evaluate_map_method(receiver, method_name, node, args, keywords)
+        if isinstance(receiver, Seq) and method_name == "append" and args and node.args:
+            receiver.items.append(args[0])
+            receiver.nodes.append(node.args[0])
+        elif isinstance(receiver, Seq) and method_name in ("extend", "insert", "pop", "remove", "clear"):
+            receiver.items.clear()
+            receiver.nodes.clear()
+        if isinstance(receiver, Const) and isinstance(receiver.value, str) and method_name == "format":
+            return self.evaluate_format(receiver.value, args, keywords)
+        if isinstance(receiver, Const) and isinstance(receiver.value, str) and method_name == "join":
             argument = args[0] if args else None
             if (
                 isinstance(argument, Seq)
                 and argument.items
                 and all(isinstance(item, Const) and isinstance(item.value, str) for item in argument.items)
-                and sum(len(base.value) + len(item.value) for item in argument.items) <= MAX_TEXT_CHARS
+                and sum(len(receiver.value) + len(item.value) for item in argument.items) <= MAX_TEXT_CHARS
             ):
                 self.count_work(len(argument.items))
-                return Const(base.value.join(item.value for item in argument.items))
+                return Const(receiver.value.join(item.value for item in argument.items))
             return Obj("text")
         if (
-            isinstance(base, Obj)
-            and base.kind in ("config", "options")
-            and name in ("CopyFrom", "MergeFrom", "ParseFromString")
+            isinstance(receiver, Obj)
+            and receiver.kind in ("config", "options")
+            and method_name in ("CopyFrom", "MergeFrom", "ParseFromString")
         ):
-            base.data["known"] = False
+            receiver.data["known"] = False
         if (
-            isinstance(base, Obj)
-            and base.kind == "strategy"
+            isinstance(receiver, Obj)
+            and receiver.kind == "strategy"
             and not self.is_graph_mode
-            and name in ("run", "experimental_distribute_dataset")
+            and method_name in ("run", "experimental_distribute_dataset")
         ):
             self.record_gpu_use(node)
         return None
 
     def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Return the value of `text.format(…)`. It is only known for one placeholder and one argument."""
+        """Return the value of `text.format(…)`, which is known only for one placeholder and one argument."""
         if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
             return Obj("text")
         values = (
@@ -453,7 +459,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
 
     @staticmethod
     def evaluate_range(args: list[Any]) -> Any:
-        """Return the values of `range(…)`, or None for more than 64, a step or an unknown bound."""
+        """Return the values of `range(…)`, or None for too many, a step or an unknown bound."""
         bounds = [get_constant(bound) for bound in args]
         if (
             bounds
@@ -461,6 +467,6 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             and len(bounds) <= 2
         ):
             values = range(*bounds)
-            if len(values) <= 64:
+            if len(values) <= _MAX_RANGE_ITEMS:
                 return Many(list(values)) if values else None
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterChecks", "describe_address_fault", "iter_problems"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
-"""Characters that appear only in an address with shell variables or template fields."""
+"""A character that an address contains only if a shell variable or template field is in it."""
 
 
 def describe_address_fault(text: str) -> str | None:
@@ -35,7 +35,7 @@ def describe_address_fault(text: str) -> str | None:
 
 
 def iter_problems(config: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (kind of finding, message, text at its position) for each problem in a parsed TF_CONFIG."""
+    """Yield (kind of finding, message, text that locates it) for each problem in a parsed TF_CONFIG."""
     if not isinstance(config, dict):
         return
     cluster, task = config.get("cluster"), config.get("task")
@@ -49,17 +49,17 @@ def iter_problems(config: Any) -> Iterator[tuple[str, str, str]]:
             else [members]
         )
         for address in addresses:
-            problem = describe_address_fault(address) if isinstance(address, str) else None
-            if problem is not None:
-                yield "cluster-address", problem, address
+            fault = describe_address_fault(address) if isinstance(address, str) else None
+            if fault is not None:
+                yield "cluster-address", fault, address
     if isinstance(task, dict) and jobs:
-        problem = describe_task_fault(
+        fault = describe_task_fault(
             {str(job): _list_indices(members) for job, members in jobs.items()},
             task.get("type"),
             parse_index(task.get("index")),
         )
-        if problem is not None:
-            yield "cluster-task", problem, '"task"'
+        if fault is not None:
+            yield "cluster-task", fault, '"task"'
 
 
 def _list_indices(members: Any) -> Collection[int] | None:
@@ -72,20 +72,21 @@ def _list_indices(members: Any) -> Collection[int] | None:
 
 
 def describe_task_fault(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
-    """Return a sentence that says that a cluster does not have a task, or None if it may have the task.
+    """Return a sentence that says that a cluster lacks a task, or None if it may have the task.
 
-    `jobs` has the task indices of each job. None as indices means that they are unknown.
+    `jobs` maps each job to its task indices, or to None if they are unknown.
     """
     if not isinstance(job, str):
         return None
     if job not in jobs:
+        # an evaluator is not part of the cluster
         return None if job == "evaluator" else f"The cluster has no job {job!r}."
     indices = jobs[job]
     if not isinstance(index, int) or isinstance(index, bool) or indices is None or index in indices:
         return None
     count = f"{len(indices)} task{'s' if len(indices) != 1 else ''}"
-    suffix = ", counted from 0" if set(indices) == set(range(len(indices))) else ""
-    return f"The job {job!r} has {count}{suffix}; there is no task {index}."
+    index_note = ", counted from 0" if set(indices) == set(range(len(indices))) else ""
+    return f"The job {job!r} has {count}{index_note}; there is no task {index}."
 
 
 class ClusterChecks(Reporter):
@@ -108,7 +109,7 @@ class ClusterChecks(Reporter):
     def collect_jobs(self, cluster: Map) -> dict[str, Collection[int] | None]:
         """Report invalid addresses in a cluster, and return the task indices of each job.
 
-        The key "" means that not all jobs are known. The indices are None if those of the job are unknown.
+        The key "" means that not all jobs are known. The value of a job is None if its indices are unknown.
         """
         jobs: dict[str, Collection[int] | None] = {} if cluster.is_complete else {"": None}
         for key, value, _, value_node in cluster.entries:

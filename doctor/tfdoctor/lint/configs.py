@@ -27,27 +27,28 @@ class ConfigChecks(EnvironChecks):
         """Whether the text contains the name of an options class."""
         return any(name in self.text for name in KINDS_BY_OPTIONS_CLASS)
 
-    def check_keywords(self, name: str, node: Any) -> None:
+    def check_keywords(self, owner: str, node: Any) -> None:
         """Check the keyword arguments of a call for misspelt options."""
-        if name not in OPTIONS_BY_OWNER:
+        if owner not in OPTIONS_BY_OWNER:
             return
         for keyword in node.keywords:
-            suggestion = guess_option(name, keyword.arg) if keyword.arg else None
+            suggestion = guess_option(owner, keyword.arg) if keyword.arg else None
             if suggestion is not None:
-                end = keyword.col_offset + len(keyword.arg)
-                fix = self.make_fix(keyword.lineno, keyword.col_offset, end, keyword.arg, suggestion)
+                end_offset = keyword.col_offset + len(keyword.arg)
+                fix = self.make_fix(keyword.lineno, keyword.col_offset, end_offset, keyword.arg, suggestion)
                 self.report(
                     "misspelt-option",
                     keyword,
-                    f"{name} has no option {keyword.arg}; {suggestion} is meant.",
+                    f"{owner} has no option {keyword.arg}; {suggestion} is meant.",
                     fix=fix,
                 )
 
     def make_config(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
         """Return the value of a call of an options class.
 
-        In its data, "soft" says whether soft placement is enabled, and "known" whether that is certain.
+        In its data, "soft" says whether soft placement is enabled, and "known" says whether that is certain.
         """
+        # the key None stands for `**kwargs`, which may set any option
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
         if "allow_soft_placement" in keywords:
             soft = get_constant(keywords["allow_soft_placement"])
@@ -62,10 +63,10 @@ class ConfigChecks(EnvironChecks):
             if base.kind == "sub":
                 owner = base.data
             self.check_option(owner, node)
-            inner = {"gpu_options": "GPUOptions"}.get(node.attr, "")
+            member_class = {"gpu_options": "GPUOptions"}.get(node.attr, "")
             if node.attr in ("CopyFrom", "MergeFrom", "ParseFromString"):
                 return Obj("method", (base, node.attr))
-            return Obj("sub", inner, base)
+            return Obj("sub", member_class, base)
         if node.attr == "gpu_options":
             return Obj("sub", "GPUOptions")
         if isinstance(base, ClassValue):
@@ -127,68 +128,69 @@ class ConfigChecks(EnvironChecks):
         """
         if not self.mentions_configs:
             return
-        assigned: dict[str, Any] = {}
-        used: set[str] = set()
-        discarded: list[Any] = []
-        for child in _iter_scope(body):
+        assignments: dict[str, Any] = {}
+        used_names: set[str] = set()
+        discarded_statements: list[Any] = []
+        for node in _iter_scope(body):
             if (
-                isinstance(child, ast.Assign)
-                and len(child.targets) == 1
-                and isinstance(child.targets[0], ast.Name)
-                and self.is_config(child.value)
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+                and self.is_config(node.value)
             ):
-                assigned.setdefault(child.targets[0].id, child)
-            elif isinstance(child, ast.Expr) and self.is_config(child.value):
-                discarded.append(child)
-        if not assigned and not discarded:
+                assignments.setdefault(node.targets[0].id, node)
+            elif isinstance(node, ast.Expr) and self.is_config(node.value):
+                discarded_statements.append(node)
+        if not assignments and not discarded_statements:
             return
-        # the ids of name nodes in `config.x = …` or `config.x.append(…)`, which modify the object and do not use it
+        # the ids of name nodes in `config.x = …` and `config.x.append(…)`, which modify the object without using it
         modified_ids: set[int] = set()
-        for child in _iter_nodes(body):
-            if isinstance(child, ast.Attribute):
-                inner: Any = child
-                while isinstance(inner, ast.Attribute):
-                    inner = inner.value
-                if isinstance(inner, ast.Name) and (
-                    isinstance(child.ctx, ast.Store) or id(inner) in modified_ids
+        for node in _iter_nodes(body):
+            if isinstance(node, ast.Attribute):
+                root: Any = node
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                if isinstance(root, ast.Name) and (
+                    isinstance(node.ctx, ast.Store) or id(root) in modified_ids
                 ):
-                    modified_ids.add(id(inner))
+                    modified_ids.add(id(root))
             elif (
-                isinstance(child, ast.Call)
-                and isinstance(child.func, ast.Attribute)
-                and child.func.attr in ("CopyFrom", "MergeFrom", "append", "extend")
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("CopyFrom", "MergeFrom", "append", "extend")
             ):
-                inner = child.func
-                while isinstance(inner, ast.Attribute):
-                    inner = inner.value
-                if isinstance(inner, ast.Name):
-                    modified_ids.add(id(inner))
-        for child in _iter_nodes(body):
+                root = node.func
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                if isinstance(root, ast.Name):
+                    modified_ids.add(id(root))
+        for node in _iter_nodes(body):
             if (
-                isinstance(child, ast.Name)
-                and isinstance(child.ctx, ast.Load)
-                and id(child) not in modified_ids
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Load)
+                and id(node) not in modified_ids
             ):
-                used.add(child.id)
-            elif isinstance(child, (ast.Global, ast.Nonlocal)):
-                used.update(child.names)
+                used_names.add(node.id)
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                used_names.update(node.names)
             elif (
-                isinstance(child, ast.Call)
-                and isinstance(child.func, ast.Name)
-                and child.func.id in ("locals", "globals", "vars")
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("locals", "globals", "vars")
             ):
-                return
-        for name, child in assigned.items():
-            if name not in used and not self.is_loaded_elsewhere(name) and not name.isupper():
-                kind = self.get_config_name(child.value)
+                return  # any name may be used
+        for name, node in assignments.items():
+            # a name in capitals is a constant, which another file may import
+            if name not in used_names and not self.is_loaded_elsewhere(name) and not name.isupper():
+                kind = self.get_config_name(node.value)
                 self.report(
-                    "config-unused", child, f"This {kind} is given to no session, so it has no effect."
+                    "config-unused", node, f"This {kind} is given to no session, so it has no effect."
                 )
-        for child in discarded:
+        for node in discarded_statements:
             self.report(
                 "config-unused",
-                child,
-                f"This {self.get_config_name(child.value)} is given to no session, so it has no effect.",
+                node,
+                f"This {self.get_config_name(node.value)} is given to no session, so it has no effect.",
             )
 
     @staticmethod
@@ -201,13 +203,13 @@ class ConfigChecks(EnvironChecks):
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Attribute):
-            inner: Any = node.func.value
-            while isinstance(inner, ast.Attribute):
-                inner = inner.value
+            root: Any = node.func.value
+            while isinstance(root, ast.Attribute):
+                root = root.value
             return (
                 node.func.attr in KINDS_BY_OPTIONS_CLASS
-                and isinstance(inner, ast.Name)
-                and inner.id in self.tf_names
+                and isinstance(root, ast.Name)
+                and root.id in self.tf_names
             )
         return (
             isinstance(node.func, ast.Name)
@@ -217,7 +219,7 @@ class ConfigChecks(EnvironChecks):
 
 
 def _iter_scope(body: Any) -> Iterator[Any]:
-    """Yield the statements of a scope, without the functions and classes in it."""
+    """Yield the statements of a scope, without those of its functions and classes."""
     stack = list(reversed(body))
     while stack:
         node = stack.pop()

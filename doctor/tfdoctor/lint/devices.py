@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["DeviceChecks", "parse_device"]
 
 _DEVICE_TYPES = ("CPU", "GPU", "XLA_CPU", "XLA_GPU", "TPU", "TPU_SYSTEM", "COMPOSITE", "CUSTOM", "EPU", "NPU")
-# A part of a device name between slashes, such as job:worker, task:0, device:GPU:0 or GPU:0.
-_PART = re.compile(
+_DEVICE_NAME_PART = re.compile(
     r"(?i:(?P<task>(?:job:[\w.\-]+|replica:\d+|task:\d+))|(?:device:)?(?P<kind>[A-Za-z_]+)(?::(?P<index>\d+|\*))?)\Z"
 )
+"""A part of a device name between slashes, such as job:worker, task:0, device:GPU:0 or GPU:0."""
 _CPU_OPERATIONS = frozenset(
     [
         "as_string",
@@ -64,13 +64,13 @@ _CPU_OPERATION_PATHS = re.compile(
 )
 """Paths of operations without a GPU kernel."""
 _CPU_DTYPES = ("int32", "int16", "int8", "uint8", "uint16", "bool", "string")
-"""Types of variables that have no GPU kernel."""
-_STEP_NAMES = re.compile(
+"""Types whose variables have no GPU kernel."""
+_STEP_NAME = re.compile(
     r"(?i)_\Z|epoch|step|iter|batch|trial|repeat|run|round|layer|block|attempt|time|rep\Z|_+\Z"
 )
-"""Names of loop variables that do not count GPUs."""
-_GPU_NAMES = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
-"""Names in the iterable of a loop over GPUs."""
+"""Found in the names of loop variables that do not count GPUs."""
+_GPU_NAME = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
+"""Found in the names in the iterable of a loop over GPUs."""
 
 
 def parse_device(text: str) -> tuple[str, int | None] | None:
@@ -79,18 +79,18 @@ def parse_device(text: str) -> tuple[str, int | None] | None:
     The type is "" if the name has only a job, a replica or a task. The index is None if it is missing or "*". Return
     None instead of the pair if the text is not a device name.
     """
-    kind, index = "", None
+    device_type, index = "", None
     for part in text.strip("/").split("/") if text.strip("/") else ():
-        match = _PART.match(part)
+        match = _DEVICE_NAME_PART.match(part)
         if match is None:
             return None
         if match["task"]:
             continue
         if match["kind"].upper() not in _DEVICE_TYPES:
             return None
-        kind = match["kind"].upper()
+        device_type = match["kind"].upper()
         index = int(match["index"]) if (match["index"] or "*") != "*" else None
-    return kind, index
+    return device_type, index
 
 
 class DeviceChecks(Reporter):
@@ -99,13 +99,13 @@ class DeviceChecks(Reporter):
     A tower is a copy of the model that a loop builds for each GPU.
     """
 
-    visible_gpus: int | None
+    visible_gpu_count: int | None
     """The number of visible GPUs. None if unknown."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
         self.growth_calls: list[tuple[Any, Any, int | None, list[str]]] = []
-        """(node, GPU index, cell number, lines of the cell) for each call that sets memory growth for one GPU."""
+        """(node, GPU index or "some", cell number, lines of the cell) for each call that sets growth for one GPU."""
         self.growth_on_all = False
         """Whether memory growth is, or may be, set for all GPUs."""
         self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
@@ -129,7 +129,7 @@ class DeviceChecks(Reporter):
         if isinstance(value, Obj) and value.kind == "device":
             argument = node.args[0] if getattr(node, "args", None) else node
             self.check_device_names(value.data, argument)
-            self.devices.append(value.data)
+            self.open_devices.append(value.data)
             self.check_towers(value.data, node)
         elif (
             isinstance(node, ast.Call)
@@ -156,37 +156,40 @@ class DeviceChecks(Reporter):
                 f"{text!r} is not the name of a device. Names are /GPU:0, /device:GPU:0, /CPU:0.",
             )
             return
-        kind, index = device
+        device_type, index = device
         is_remote = re.search(r"(?i)/?(?:job|task):", text) is not None
-        gpus = self.target.gpus
-        if kind == "GPU" and index is not None and not self.splits_gpus and not is_remote:
-            if self.visible_gpus is not None and index >= self.visible_gpus and not self.branch_depth:
-                count = f"{self.visible_gpus} GPU{'s' if self.visible_gpus != 1 else ''}"
+        gpu_count = self.target.gpus
+        if device_type == "GPU" and index is not None and not self.splits_gpus and not is_remote:
+            if self.visible_gpu_count is not None and index >= self.visible_gpu_count and not self.branch_depth:
+                count = f"{self.visible_gpu_count} GPU{'s' if self.visible_gpu_count != 1 else ''}"
                 self.report(
                     "no-such-device",
                     node,
                     f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {count}, counted from 0.",
                 )
-            elif gpus is not None and index >= gpus:
+            elif gpu_count is not None and index >= gpu_count:
                 self.report(
                     "no-such-device",
                     node,
-                    f"{text} is not there: this machine has {gpus} GPU{'s' if gpus != 1 else ''}, counted from 0.",
+                    f"{text} is not there: this machine has {gpu_count} GPU{'s' if gpu_count != 1 else ''}, counted from 0.",
                 )
 
     def check_towers(self, device: Any, node: Any) -> None:
         """Report a loop over towers that puts all of them on the same GPU."""
         text = get_constant(device)
         parsed = parse_device(text) if isinstance(text, str) else None
-        if parsed is None or parsed[0] != "GPU" or not self.loops:
+        if parsed is None or not self.open_loops:
             return
-        loop = self.loops[-1]
+        device_type, _ = parsed
+        if device_type != "GPU":
+            return
+        loop = self.open_loops[-1]
         if id(loop) not in self.tower_loops:
             self.tower_loops[id(loop)] = self._inspect_tower_loop(loop)
-        names, device_calls = self.tower_loops[id(loop)]
-        if not names or device_calls - {id(node)}:
+        loop_variables, device_call_ids = self.tower_loops[id(loop)]
+        if not loop_variables or device_call_ids - {id(node)}:  # not over towers, or with several devices in the loop
             return
-        if any(isinstance(child, ast.Name) and child.id in names for child in ast.walk(node)):
+        if any(isinstance(child, ast.Name) and child.id in loop_variables for child in ast.walk(node)):
             return
         self.report(
             "all-on-one-device",
@@ -199,11 +202,11 @@ class DeviceChecks(Reporter):
 
         Both are empty for any other loop.
         """
-        names = frozenset(child.id for child in ast.walk(loop.target) if isinstance(child, ast.Name))
-        if any(_STEP_NAMES.search(name) for name in names) or not self._loops_over_towers(loop):
+        loop_variables = frozenset(child.id for child in ast.walk(loop.target) if isinstance(child, ast.Name))
+        if any(_STEP_NAME.search(name) for name in loop_variables) or not self._loops_over_towers(loop):
             return frozenset(), frozenset()
         calls = (child for child in ast.walk(loop) if isinstance(child, ast.Call))
-        return names, frozenset(
+        return loop_variables, frozenset(
             id(child)
             for child in calls
             if isinstance(child.func, ast.Attribute) and child.func.attr == "device"
@@ -213,15 +216,15 @@ class DeviceChecks(Reporter):
     def _loops_over_towers(loop: Any) -> bool:
         """Return whether a loop seems to iterate over GPUs.
 
-        It does if a name in its iterable suggests that, or if it is over a range of 2 to 16 numbers and its body
-        appends to a list or opens a scope.
+        It does if a name in its iterable suggests that. It also does if it counts up to a number from 2 to 16, and its
+        body appends to a list or opens a scope.
         """
         iterable = loop.iter
         names = " ".join(
             [child.id for child in ast.walk(iterable) if isinstance(child, ast.Name)]
             + [child.attr for child in ast.walk(iterable) if isinstance(child, ast.Attribute)]
         )
-        if _GPU_NAMES.search(names):
+        if _GPU_NAME.search(names):
             return True
         if not (
             isinstance(iterable, ast.Call)
@@ -266,8 +269,8 @@ class DeviceChecks(Reporter):
         if not name.endswith("set_memory_growth"):
             return
         device = args[0] if args else keywords.get("device")
-        enabled = get_constant(args[1] if len(args) > 1 else keywords.get("enable"))
-        if enabled is False:
+        is_enabled = get_constant(args[1] if len(args) > 1 else keywords.get("enable"))
+        if is_enabled is False:
             return
         if isinstance(device, Obj) and device.kind == "gpu" and device.data is not None:
             if device.data == "each":
@@ -286,13 +289,14 @@ class DeviceChecks(Reporter):
             not self.growth_calls
             or self.growth_on_all
             or self.selects_gpus
-            or self.visible_gpus == 1
+            or self.visible_gpu_count == 1
             or self.target.gpus == 1
         ):
             return
-        gpu_count = self.target.gpus or self.visible_gpus
-        numbers = {item for item in indices if isinstance(item, int)}
-        if len(indices) > 1 and (gpu_count is None or len(numbers) >= gpu_count):
+        gpu_count = self.target.gpus or self.visible_gpu_count
+        known_indices = {item for item in indices if isinstance(item, int)}
+        # calls for several GPUs may cover all of them
+        if len(indices) > 1 and (gpu_count is None or len(known_indices) >= gpu_count):
             return
         for node, _, cell, lines in self.growth_calls:
             self.cell_number, self.lines = cell, lines
@@ -327,8 +331,8 @@ class DeviceChecks(Reporter):
             return
         for text, item_node in zip(texts, devices.nodes, strict=False):
             self.check_device(text, item_node)
-        device_types = [parse_device(text) for text in texts]
-        if any(item is not None and item[0] == "GPU" for item in device_types):
+        parsed_devices = [parsed for parsed in map(parse_device, texts) if parsed is not None]
+        if any(device_type == "GPU" for device_type, _ in parsed_devices):
             self.report(
                 "hard-coded-devices",
                 node,
@@ -354,9 +358,12 @@ class DeviceChecks(Reporter):
 
     def check_pinned_operation(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Record a graph operation without a GPU kernel that is pinned to a GPU with tf.device."""
-        device = get_constant(self.devices[-1]) if self.devices else None
+        device = get_constant(self.open_devices[-1]) if self.open_devices else None
         parsed = parse_device(device) if isinstance(device, str) else None
-        if not self.is_graph_mode or parsed is None or parsed[0] != "GPU":
+        if not self.is_graph_mode or parsed is None:
+            return
+        device_type, _ = parsed
+        if device_type != "GPU":
             return
         is_cpu_only = name in _CPU_OPERATIONS or _CPU_OPERATION_PATHS.match(name) is not None
         if name in ("Variable", "get_variable", "constant", "placeholder"):
@@ -366,21 +373,21 @@ class DeviceChecks(Reporter):
 
     def has_cpu_dtype(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
         """Return whether a variable, constant or placeholder has a type without a GPU kernel."""
-        # the position of the dtype among the arguments; tf.Variable takes it only by keyword
-        index = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
+        # the position of the dtype among the arguments; tf.Variable takes it only by keyword, hence 99
+        dtype_position = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
         dtype = next(
             (keyword.value for keyword in node.keywords if keyword.arg == "dtype"),
-            node.args[index] if len(node.args) > index else None,
+            node.args[dtype_position] if len(node.args) > dtype_position else None,
         )
         if dtype is not None:
-            kind = (
+            type_name = (
                 dtype.attr
                 if isinstance(dtype, ast.Attribute)
                 else dtype.value
                 if isinstance(dtype, ast.Constant)
                 else ""
             )
-            return kind == "string" or (kind in _CPU_DTYPES and name in ("Variable", "get_variable"))
+            return type_name == "string" or (type_name in _CPU_DTYPES and name in ("Variable", "get_variable"))
         value = args[0] if args else keywords.get("initial_value", keywords.get("value"))
         first_item = value.items[0] if isinstance(value, Seq) and value.items else value
         content = get_constant(first_item)

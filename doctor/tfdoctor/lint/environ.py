@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPORT_COMMAND", "EnvironChecks", "find_lone_assignment"]
 
-# Code that starts another program: a function of os, subprocess or multiprocessing, or a shell line of a notebook.
 _CHILD_START = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
     r"\bProcess\(|\bProcessPoolExecutor\b|\bpexpect\b|\bcheck_call\b|\bcheck_output\b|^\s*!|^\s*%%(?:bash|sh)\b"
 )
+"""Code that starts another program: a function of the standard library, or a shell line of a notebook."""
 EXPORT_COMMAND = re.compile(
     r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})="
 )
 """The beginning of a shell command that sets a variable. The first or the second group is its name."""
+_MAX_COMMAND_CHARS = 4000
+"""The number of characters of a shell command that are checked."""
 _SHELL_FUNCTIONS = frozenset(
     ["os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"]
 )
@@ -41,9 +43,9 @@ _CHILD_FUNCTIONS = frozenset(
 
 
 def find_lone_assignment(command: str) -> str | None:
-    """Return the first variable that a shell command sets, or None if the command does anything else."""
+    """Return the first variable that a shell command sets, or None if it sets none or does anything else."""
     name = None
-    for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
+    for part in re.split(r"&&|\|\||;|\n|&", command[:_MAX_COMMAND_CHARS]):
         if not part.strip():
             continue
         match = EXPORT_COMMAND.match(part)
@@ -68,64 +70,63 @@ class EnvironChecks(Reporter):
         """The variables that the text sets."""
         self.names_read: set[str] = set()
         """The variables that the text both sets and reads."""
-        self.visible_gpus: int | None = None
+        self.visible_gpu_count: int | None = None
         """The number of GPUs that the file's CUDA_VISIBLE_DEVICES makes visible. None if unknown."""
 
     check_tf_config: Any
-    first_line: int
 
     @cached_property
     def child_start_lines(self) -> list[int]:
-        """The numbers of the lines that start other programs, which inherit the environment at that time."""
+        """The numbers of the lines that start other programs, which inherit the environment of that moment."""
         lines = enumerate(self.text.split("\n"), 1)
         return [number for number, line in lines if _CHILD_START.search(line) and "import" not in line]
 
     # ---------------------------------------------------------------- variables
 
-    def check_variable(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
+    def check_variable(self, key: Any, node: Any, value: Any, value_node: Any, *, in_copy: bool = False) -> None:
         """Check an assignment to an environment variable.
 
-        `key` is the evaluated name, which may stand for several names. `copy` says whether the variable is set in a
+        `key` is the evaluated name, which may stand for several names. `in_copy` says whether the variable is set in a
         copy of the environment, such as that of a child process.
         """
         names = key.values if isinstance(key, Many) else [get_constant(key)]
         self.count_work(16 * (len(names) - 1))
         for name in names:
             if isinstance(name, str):
-                self.set_variable(name, node, value, value_node, copy=copy)
+                self.set_variable(name, node, value, value_node, in_copy=in_copy)
 
-    def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
-        """Check the name, value type and time of one assignment. `copy` is as in `check_variable`."""
+    def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, in_copy: bool) -> None:
+        """Check the name, value type and time of one assignment. `in_copy` is as in `check_variable`."""
         if self.check_misspelt(name, node):
             return
         if name == "TF_CONFIG":
             self.check_tf_config(value, value_node if value_node is not None else node)
-        content = get_constant(value)
+        constant = get_constant(value)
         if (
             is_relevant(name)
             and isinstance(value, Const)
-            and content is not None
-            and isinstance(content, (int, float, bool))
+            and constant is not None
+            and isinstance(constant, (int, float, bool))
         ):
             self.report(
                 "variable-set-wrongly",
                 value_node if isinstance(value_node, (ast.Constant, ast.UnaryOp)) else node,
-                f"{name} is set to {content!r}, which is not a string: Python raises TypeError.",
-                fix=self.make_string_fix(value_node, content),
+                f"{name} is set to {constant!r}, which is not a string: Python raises TypeError.",
+                fix=self.make_string_fix(value_node, constant),
             )
         elif is_relevant(name) and (
-            (isinstance(value, Const) and content is None) or isinstance(value, (Seq, Map))
+            (isinstance(value, Const) and constant is None) or isinstance(value, (Seq, Map))
         ):
             self.report(
                 "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
             )
-        if copy:
+        if in_copy:
             return
         if name == "CUDA_VISIBLE_DEVICES":
-            self.visible_gpus = None
-            if isinstance(content, str) and not self.branch_depth and not self.is_uncalled:
-                devices = [device for device in content.split(",") if device.strip()]
-                self.visible_gpus = (
+            self.visible_gpu_count = None
+            if isinstance(constant, str) and not self.branch_depth and not self.is_uncalled:
+                devices = [device for device in constant.split(",") if device.strip()]
+                self.visible_gpu_count = (
                     len(devices) if all(device.strip().isdigit() for device in devices) else None
                 )
         self.check_late(name, node)
@@ -144,7 +145,7 @@ class EnvironChecks(Reporter):
         return True
 
     def make_literal_fix(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
-        """Return the fix for a name in a string literal, or None unless the name appears exactly once in it."""
+        """Return the fix for a name in a string literal, or None if it does not appear exactly once there."""
         if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
             return None
         start = self.find_column(node.lineno, node.col_offset) - 1
@@ -155,15 +156,15 @@ class EnvironChecks(Reporter):
         offset = node.col_offset + len(text[: text.index(name)].encode())
         return self.make_fix(node.lineno, offset, offset + len(name.encode()), name, suggestion)
 
-    def make_string_fix(self, node: Any, content: Any) -> Fix | None:
+    def make_string_fix(self, node: Any, constant: Any) -> Fix | None:
         """Return the fix that puts an integer into quotes, or None for any other value."""
-        if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(content, (bool, float)):
+        if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(constant, (bool, float)):
             return None
-        return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(content), f'"{content}"')
+        return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(constant), f'"{constant}"')
 
     def check_late(self, name: str, node: Any) -> None:
         """Report a variable that is set after it was read."""
-        # a program that is started further down inherits the variable in time
+        # a program that is started in a later line inherits the variable in time
         is_inherited = bool(self.child_start_lines) and self.child_start_lines[-1] > self.find_text_line(node)
         if name in READ_AT_START:
             if not is_inherited and not self.child_start_lines and self.mentions_tensorflow:
@@ -189,24 +190,25 @@ class EnvironChecks(Reporter):
 
     @cached_property
     def mentions_tensorflow(self) -> bool:
+        """Whether the text contains the name of TensorFlow or Keras."""
         return "tensorflow" in self.text or "keras" in self.text
 
     def find_text_line(self, node: Any) -> int:
         """Return the line number of a node in the text of all cells together."""
         return int(node.lineno) + self.first_line
 
-    def check_entries(self, value: Map, node: Any, *, copy: bool = False) -> None:
-        """Check all entries of a dict of environment variables. `copy` is as in `check_variable`."""
+    def check_entries(self, value: Map, node: Any, *, in_copy: bool = False) -> None:
+        """Check all entries of a dict of environment variables. `in_copy` is as in `check_variable`."""
         self.count_work(16 * len(value.entries))
         for key, item, key_node, value_node in value.entries:
-            self.check_variable(key, key_node if key_node is not None else node, item, value_node, copy=copy)
+            self.check_variable(key, key_node if key_node is not None else node, item, value_node, in_copy=in_copy)
 
     # ---------------------------------------------------------------- assignments and calls
 
     def check_item_assignment(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
         """Check `base[key] = value`, and update the value of `base`.
 
-        A dict or variable that is only named like an environment is checked without offering fixes.
+        A dict or variable that is an environment only by its name is checked without offering fixes.
         """
         if isinstance(base, Path) and base.name == "os.environ":
             self.check_variable(key, target.slice, value, value_node)
@@ -215,10 +217,10 @@ class EnvironChecks(Reporter):
             if base.is_environ_copy or (
                 isinstance(target.value, ast.Name) and "env" in target.value.id.lower()
             ):
-                self.is_certain = base.is_environ_copy
-                self.check_variable(key, target.slice, value, value_node, copy=True)
-                self.is_certain = True
-        elif isinstance(base, Seq):
+                self.offers_fixes = base.is_environ_copy
+                self.check_variable(key, target.slice, value, value_node, in_copy=True)
+                self.offers_fixes = True
+        elif isinstance(base, Seq):  # its items are no longer known
             base.items.clear()
             base.nodes.clear()
         elif isinstance(target.value, ast.Name) and re.search(
@@ -226,9 +228,9 @@ class EnvironChecks(Reporter):
         ):
             name = get_constant(key)
             if isinstance(name, str):
-                self.is_certain = False
+                self.offers_fixes = False
                 self.check_misspelt(name, target.slice)
-                self.is_certain = True
+                self.offers_fixes = True
 
     def check_call_assignment(self, func: Any, target: ast.Call) -> None:
         """Report `os.environ("X") = …`, which is a syntax error."""
@@ -252,9 +254,14 @@ class EnvironChecks(Reporter):
             return None
         start = self.find_column(line, call.func.end_col_offset or 0) - 1
         end = self.find_column(line, call.end_col_offset or 0) - 1
-        old = self.lines[line - 1][start:end]
-        match = re.fullmatch(r"\s*\(([^()\[\]]+)\)", old)
-        return Fix(line, start + 1, line, end + 1, f"[{match[1]}]", old) if match is not None else None
+        old_text = self.lines[line - 1][start:end]
+        match = re.fullmatch(r"\s*\(([^()\[\]]+)\)", old_text)
+        if match is None:
+            return None
+        new_text = f"[{match[1]}]"
+        return Fix(
+            line=line, column=start + 1, end_line=line, end_column=end + 1, text=new_text, old=old_text
+        )
 
     def report_attribute(self, target: ast.Attribute) -> None:
         """Report a variable that is set as an attribute of os.environ."""
@@ -268,7 +275,7 @@ class EnvironChecks(Reporter):
     def check_comparison(self, node: ast.Compare) -> None:
         """Report `os.environ["X"] == "0"` as a statement of its own, which was meant as an assignment."""
         if isinstance(node.left, ast.Subscript):
-            base, key = self.value(node.left.value), self.value(node.left.slice)
+            base, key = self.evaluate(node.left.value), self.evaluate(node.left.slice)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(get_constant(key), str):
                 self.report(
                     "variable-set-wrongly",
@@ -279,7 +286,7 @@ class EnvironChecks(Reporter):
     def check_union(self, left: Any, right: Any, node: Any) -> None:
         """Check the new variables in `os.environ | {…}`."""
         if isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
-            self.check_entries(right, node, copy=True)
+            self.check_entries(right, node, in_copy=True)
 
     def get_item(self, base: Any, key: Any, node: Any) -> Any:
         """Return the value of `base[key]`, or None if it is unknown."""
@@ -296,7 +303,7 @@ class EnvironChecks(Reporter):
             index = get_constant(key)
             if isinstance(node.slice, ast.Slice):
                 low, high = (
-                    self.value(bound) if bound is not None else Const(None)
+                    self.evaluate(bound) if bound is not None else Const(None)
                     for bound in (node.slice.lower, node.slice.upper)
                 )
                 if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
@@ -312,18 +319,18 @@ class EnvironChecks(Reporter):
             return None
         if isinstance(base, Map) and isinstance(key, Const):
             self.count_work(len(base.entries))
-            for name, value, *_ in reversed(base.entries):
-                if isinstance(name, Const) and name.value == key.value:
+            for entry_key, value, *_ in reversed(base.entries):
+                if isinstance(entry_key, Const) and entry_key.value == key.value:
                     return value
         return None
 
     def evaluate_slice(self, node: ast.Slice) -> Any:
         """Return which GPUs a slice selects: None for all, 0 for the first only, else "some"."""
-        low = get_constant(self.value(node.lower)) if node.lower is not None else 0
-        high = get_constant(self.value(node.upper)) if node.upper is not None else None
+        lower = get_constant(self.evaluate(node.lower)) if node.lower is not None else 0
+        upper = get_constant(self.evaluate(node.upper)) if node.upper is not None else None
         if node.lower is None and node.upper is None:
             return None
-        return 0 if low == 0 and high == 1 else "some"
+        return 0 if lower == 0 and upper == 1 else "some"
 
     def check_read(self, key: Any, node: Any) -> None:
         """Check the name of a variable that is read. If the file also sets it, only record that it is read."""
@@ -341,12 +348,12 @@ class EnvironChecks(Reporter):
         if name == "update" and (args or keywords):
             base.entries += self.list_entries(node, args, keywords)
             if base.is_environ_copy:
-                self.check_entries(Map(self.list_entries(node, args, keywords)), node, copy=True)
+                self.check_entries(Map(self.list_entries(node, args, keywords)), node, in_copy=True)
         elif name == "setdefault" and args:
             base.entries.append((args[0], args[1] if len(args) > 1 else None, node.args[0], node.args[-1]))
             if base.is_environ_copy:
                 self.check_variable(
-                    args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True
+                    args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], in_copy=True
                 )
         elif name == "items" and base.is_complete:
             items = [
@@ -409,7 +416,7 @@ class EnvironChecks(Reporter):
             )
             if result.is_environ_copy:
                 result.is_complete = False
-                self.check_entries(result, node, copy=True)
+                self.check_entries(result, node, in_copy=True)
             return result
         if name in ("os.environ.update", "os.environ.__ior__"):
             self.check_entries(Map(self.list_entries(node, args, keywords)), node)
@@ -427,7 +434,7 @@ class EnvironChecks(Reporter):
             and isinstance(args[0], Path)
             and args[0].name == "os.environ"
         ):
-            self.check_entries(Map(self.list_entries(node, args[1:], keywords)), node, copy=True)
+            self.check_entries(Map(self.list_entries(node, args[1:], keywords)), node, in_copy=True)
             return None
         if name == "__tfdoctor_env":
             self.check_variable(args[0], node, args[1], node.args[1])
@@ -444,7 +451,7 @@ class EnvironChecks(Reporter):
         """Check the environment and the command of a child process."""
         env = keywords.get("env")
         if isinstance(env, Map) and not env.is_environ_copy:
-            self.check_entries(env, node, copy=True)
+            self.check_entries(env, node, in_copy=True)
         command = args[0] if args else None
         uses_shell = name in _SHELL_FUNCTIONS or get_constant(keywords.get("shell")) is True
         if uses_shell and isinstance(get_constant(command), str):
@@ -455,21 +462,14 @@ class EnvironChecks(Reporter):
             and uses_shell
             and isinstance(node.args[0], (ast.BinOp, ast.JoinedStr))
         ):
-            first_text = next(
-                (
-                    part.value
-                    for part in ast.walk(node.args[0])
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
-                ),
-                "",
-            )
-            texts = [
+            text_parts = [
                 part.value
                 for part in ast.walk(node.args[0])
                 if isinstance(part, ast.Constant) and isinstance(part.value, str)
             ]
+            first_text = text_parts[0] if text_parts else ""
             if re.match(r"\s*export\s+\w+=", first_text) and not any(
-                re.search(r"[;&|\n]", part) for part in texts
+                re.search(r"[;&|\n]", part) for part in text_parts
             ):
                 self.check_shell(first_text + "x", node)  # "x" stands for the unknown value
         elif isinstance(command, Seq) and command.items and get_constant(command.items[0]) == "export":
@@ -483,7 +483,7 @@ class EnvironChecks(Reporter):
         """Check a command that a child shell runs. Setting a variable there has no effect on this process."""
         if not isinstance(command, str):
             return
-        command = command[:4000]
+        command = command[:_MAX_COMMAND_CHARS]
         self.count_work(len(command))
         name = find_lone_assignment(command)
         if name is not None and (is_relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
@@ -501,7 +501,7 @@ class EnvironChecks(Reporter):
         """Check a call of an unknown function, such as Popen(env=…) or monkeypatch.setenv(…)."""
         env = keywords.get("env")
         if isinstance(env, Map):
-            self.check_entries(env, node, copy=True)
+            self.check_entries(env, node, in_copy=True)
         if (
             isinstance(node.func, ast.Attribute)
             and node.func.attr == "setenv"

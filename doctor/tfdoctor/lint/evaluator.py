@@ -47,7 +47,7 @@ _UNBOUND = object()
 """The value of a name that is not bound."""
 _BUILTINS = frozenset(vars(builtins))
 _GUARD_ERRORS = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "NameError")
-"""The errors that a missing module or name raises, and their base class."""
+"""The errors that a missing module or name raises, and a base class of them."""
 _TF_MODULES = (
     "tensorflow",
     "tf_keras",
@@ -69,7 +69,7 @@ class Evaluator(PythonChecks, Expressions):
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
         self.branches: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        """(scope, earlier values of the names that it binds) for each open branch, outermost first."""
+        """(scope, earlier values of the names that the branch binds) for each open branch, outermost first."""
         self.functions: list[Func] = []
         """The functions that the file defines."""
         self.evaluated_ids: set[int] = set()
@@ -96,6 +96,7 @@ class Evaluator(PythonChecks, Expressions):
 
     def evaluate_uncalled(self) -> None:
         """Evaluate the functions that were never called."""
+        # only the imports count as having happened before the call
         end_state = WalkState(imported=self.state.imported, import_place=self.state.import_place)
         for function in self.functions:
             if id(function.node) not in self.evaluated_ids:
@@ -107,8 +108,8 @@ class Evaluator(PythonChecks, Expressions):
     def evaluate_body(self, body: Sequence[ast.stmt]) -> None:
         """Evaluate statements in order."""
         for node in body:
-            self.steps += 1
-            if self.state.unreachable or self.steps > MAX_STEPS:
+            self.step_count += 1
+            if self.state.unreachable or self.step_count > MAX_STEPS:
                 # code after a return does not run, but functions in it may be called
                 for later_node in body[body.index(node) :]:
                     if isinstance(later_node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -124,12 +125,12 @@ class Evaluator(PythonChecks, Expressions):
             return
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self.value(child)
+                self.evaluate(child)
 
     # ---------------------------------------------------------------- statements
 
     def s_expr(self, node: ast.Expr) -> None:
-        self.value(node.value)
+        self.evaluate(node.value)
         if (
             isinstance(node.value, ast.Compare)
             and len(node.value.ops) == 1
@@ -164,21 +165,21 @@ class Evaluator(PythonChecks, Expressions):
 
     def record_import(self, module: str, node: Any) -> None:
         """Record the first import of TensorFlow, if this module imports it."""
-        first = module.partition(".")[0]
-        if first in _IMPORTS and (first != "keras" or not self.has_other_backend) and not self.state.imported:
+        package = module.partition(".")[0]
+        if package in _IMPORTS and (package != "keras" or not self.has_other_backend) and not self.state.imported:
             self.state.imported, self.state.import_place = node.lineno, self.format_position(node)
 
     def s_assign(self, node: ast.Assign) -> None:
-        value = self.value(node.value)
+        value = self.evaluate(node.value)
         for target in node.targets:
             self.assign(target, value, node.value)
 
     def s_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self.assign(node.target, self.value(node.value), node.value)
+            self.assign(node.target, self.evaluate(node.value), node.value)
 
     def s_augassign(self, node: ast.AugAssign) -> None:
-        value = self.value(node.value)
+        value = self.evaluate(node.value)
         if isinstance(node.target, ast.Name):
             base = self.look_up(node.target.id)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(value, Map):
@@ -187,8 +188,8 @@ class Evaluator(PythonChecks, Expressions):
             self.bind(node.target.id, None)
         elif isinstance(node.target, ast.Subscript):
             self.assign(node.target, None, node.value)
-        elif self.value(node.target.value) is not None and isinstance(value, Map):
-            base = self.value(node.target)
+        elif self.evaluate(node.target.value) is not None and isinstance(value, Map):
+            base = self.evaluate(node.target)
             if isinstance(base, Path) and base.name == "os.environ":
                 self.check_entries(value, node)
 
@@ -203,35 +204,33 @@ class Evaluator(PythonChecks, Expressions):
         elif isinstance(target, ast.Starred):
             self.assign(target.value, None, value_node)
         elif isinstance(target, ast.Subscript):
-            base, key = self.value(target.value), self.value(target.slice)
+            base, key = self.evaluate(target.value), self.evaluate(target.slice)
             self.check_item_assignment(base, key, target, value, value_node)
         elif isinstance(target, ast.Attribute):
-            base = self.value(target.value)
+            base = self.evaluate(target.value)
             self.check_attribute_assignment(base, target, value)
         elif isinstance(target, ast.Call):
-            self.check_call_assignment(self.value(target.func), target)
+            self.check_call_assignment(self.evaluate(target.func), target)
 
     def s_delete(self, _node: ast.Delete) -> None:
         return
 
     def s_if(self, node: ast.If) -> None:
-        self.value(node.test)
+        self.evaluate(node.test)
         is_version_test = self.tests_version(node.test)
         if self.is_main_guard(node.test):  # the file is checked as the program that runs
             self.evaluate_body(node.body)
             return
-        start = self.state.copy()
+        start_state = self.state.copy()
         self.guard_depth += is_version_test
-        was_single, self.has_single_gpu = (
-            self.has_single_gpu,
-            self.has_single_gpu or self.tests_single_gpu(node.test),
-        )
+        had_single_gpu = self.has_single_gpu
+        self.has_single_gpu = had_single_gpu or self.tests_single_gpu(node.test)
         self.branch_depth += 1
         has_gpus = self.tests_gpus(node.test)
-        body_names = self.evaluate_branch(node.body)
-        self.has_single_gpu = was_single
-        body_state, self.state = self.state, start.copy()
-        else_names = self.evaluate_branch(node.orelse)
+        body_values = self.evaluate_branch(node.body)
+        self.has_single_gpu = had_single_gpu
+        body_state, self.state = self.state, start_state.copy()
+        else_values = self.evaluate_branch(node.orelse)
         self.branch_depth -= 1
         self.guard_depth -= is_version_test
         else_state = self.state
@@ -243,66 +242,66 @@ class Evaluator(PythonChecks, Expressions):
         )
         self.state.unreachable = body_state.unreachable and else_state.unreachable
         self.bind_all(
-            body_names
+            body_values
             if body_state.unreachable is False and else_state.unreachable
-            else self.join_names(body_names, else_names)
+            else self.join_names(body_values, else_values)
         )
 
-    def evaluate_branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
+    def evaluate_branch(self, *bodies: Sequence[ast.stmt], exception_name: str | None = None) -> dict[str, Any]:
         """Evaluate statements that may not run. Return the values of the names that they bind.
 
-        The names get their earlier values back. `error` is the name to which an exception handler binds the
-        exception.
+        The names get their earlier values back. `exception_name` is the name to which an exception
+        handler binds the exception.
         """
         scope = self.scopes[-1]
         self.branches.append((scope, {}))
-        if error is not None:
-            self.bind(error, None)
+        if exception_name is not None:
+            self.bind(exception_name, None)
         for body in bodies:
             if not self.state.unreachable:
                 self.evaluate_body(body)
         _, old_values = self.branches.pop()
-        bound = {name: scope[name] for name in old_values}
+        bound_values = {name: scope[name] for name in old_values}
         for name, value in old_values.items():
             if value is _UNBOUND:
                 del scope[name]
             else:
                 scope[name] = value
-        return bound
+        return bound_values
 
-    def join_names(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        """Return the names that either of two branches binds, with the values that are certain after both."""
+    def join_names(self, left_values: dict[str, Any], right_values: dict[str, Any]) -> dict[str, Any]:
+        """Return the names that two branches bind, with the values that are certain whichever branch ran."""
         scope = self.scopes[-1]
-        names = {}
-        for name in {**left, **right}:
-            left_value = left.get(name, scope.get(name, _UNBOUND))
-            right_value = right.get(name, scope.get(name, _UNBOUND))
+        joined_values = {}
+        for name in {**left_values, **right_values}:
+            left_value = left_values.get(name, scope.get(name, _UNBOUND))
+            right_value = right_values.get(name, scope.get(name, _UNBOUND))
             if left_value is _UNBOUND or right_value is _UNBOUND:
-                names[name] = right_value if left_value is _UNBOUND else left_value
+                joined_values[name] = right_value if left_value is _UNBOUND else left_value
             else:
-                names[name] = (
+                joined_values[name] = (
                     right_value
                     if is_same(left_value, right_value)
                     else self.merge_values(left_value, right_value)
                 )
-        return names
+        return joined_values
 
-    def bind_all(self, names: dict[str, Any]) -> None:
+    def bind_all(self, values: dict[str, Any]) -> None:
         """Bind names to values in this scope."""
-        for name, value in names.items():
+        for name, value in values.items():
             self.bind(name, value)
 
-    def merge_values(self, first: Any, second: Any) -> Any:
+    def merge_values(self, first_value: Any, second_value: Any) -> Any:
         """Return the value of a name that has one of two values, or None if it is unknown."""
-        for left, right in ((first, second), (second, first)):
+        for left, right in ((first_value, second_value), (second_value, first_value)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
                 return Path(left.name, is_certain=False)
-        if isinstance(first, Map) and first is second:
-            return first
+        if isinstance(first_value, Map) and first_value is second_value:
+            return first_value
         return None
 
     def s_for(self, node: Any) -> None:
-        iterable = self.value(node.iter)
+        iterable = self.evaluate(node.iter)
         loop_value = self.evaluate_loop_variable(iterable, node.iter)
         if isinstance(loop_value, list):
             for value in loop_value:
@@ -315,32 +314,32 @@ class Evaluator(PythonChecks, Expressions):
             ends_with_break = bool(node.body) and isinstance(node.body[-1], ast.Break)
             if ends_with_break and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
                 self.assign(node.target, Obj("gpu", 0), node.iter)
-            self.loops.append(node)
+            self.open_loops.append(node)
             self.evaluate_body(node.body)
-            self.loops.pop()
+            self.open_loops.pop()
         self.state.unreachable = False
         self.evaluate_body(node.orelse)
 
     s_asyncfor = s_for
 
     def s_while(self, node: ast.While) -> None:
-        self.value(node.test)
+        self.evaluate(node.test)
         self.evaluate_body(node.body)
         self.state.unreachable = False
         self.evaluate_body(node.orelse)
 
     def s_try(self, node: Any) -> None:
         is_guard = any(self._is_guard(handler) for handler in node.handlers)
-        start = self.state.copy()
+        start_state = self.state.copy()
         self.guard_depth += is_guard
-        bound_names = self.evaluate_branch(node.body, node.orelse)
+        bound_values = self.evaluate_branch(node.body, node.orelse)
         body_state = self.state.copy()
         for handler in node.handlers:
-            self.state = start.copy()
-            names = self.evaluate_branch(handler.body, error=handler.name)
+            self.state = start_state.copy()
+            handler_values = self.evaluate_branch(handler.body, exception_name=handler.name)
             if not self.state.unreachable:
-                bound_names |= self.join_names(names, bound_names)
-        self.bind_all(bound_names)
+                bound_values |= self.join_names(handler_values, bound_values)
+        self.bind_all(bound_values)
         self.guard_depth -= is_guard
         self.state = body_state
         self.evaluate_body(node.finalbody)
@@ -348,7 +347,7 @@ class Evaluator(PythonChecks, Expressions):
     s_trystar = s_try
 
     def _is_guard(self, handler: ast.ExceptHandler) -> bool:
-        """Return whether an exception handler catches the errors that a missing module or name raises."""
+        """Return whether an exception handler catches an error that a missing module or name raises."""
         exceptions = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
         return any(
             exception is None or (isinstance(exception, ast.Name) and exception.id in _GUARD_ERRORS)
@@ -356,26 +355,26 @@ class Evaluator(PythonChecks, Expressions):
         )
 
     def s_with(self, node: Any) -> None:
-        device_count, was_graph = len(self.devices), self.is_graph_mode
+        outer_device_count, outer_graph_mode = len(self.open_devices), self.is_graph_mode
         for item in node.items:
-            value = self.value(item.context_expr)
+            value = self.evaluate(item.context_expr)
             self.enter_context(item.context_expr, value)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, item.context_expr)
         self.evaluate_body(node.body)
-        del self.devices[device_count:]
-        self.is_graph_mode = was_graph
+        del self.open_devices[outer_device_count:]
+        self.is_graph_mode = outer_graph_mode
 
     s_asyncwith = s_with
 
     def s_return(self, node: ast.Return) -> None:
         if node.value is not None:
-            self.returned_values.append(self.value(node.value))
+            self.returned_values.append(self.evaluate(node.value))
         self.state.unreachable = True
 
     def s_raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
-            self.value(node.exc)
+            self.evaluate(node.exc)
         self.state.unreachable = True
 
     def s_break(self, _node: ast.Break) -> None:
@@ -384,7 +383,7 @@ class Evaluator(PythonChecks, Expressions):
     s_continue = s_break
 
     def s_match(self, node: Any) -> None:
-        self.value(node.subject)
+        self.evaluate(node.subject)
         start = self.state.copy()
         for case in node.cases:
             self.state = start.copy()
@@ -393,20 +392,20 @@ class Evaluator(PythonChecks, Expressions):
 
     def s_functiondef(self, node: Any) -> None:
         for decorator in node.decorator_list:
-            self.value(decorator)
+            self.evaluate(decorator)
         for value in (*node.args.defaults, *node.args.kw_defaults):
             if value is not None:
-                self.value(value)
+                self.evaluate(value)
         self.bind(node.name, self.define(node))
 
     s_asyncfunctiondef = s_functiondef
 
-    def define(self, node: Any, *, method: bool = False) -> Func:
+    def define(self, node: Any, *, in_class: bool = False) -> Func:
         """Return the value of a function definition."""
         decorators = " ".join(ast.dump(decorator) for decorator in node.decorator_list)
         function = Func(
             node,
-            is_method=method and "staticmethod" not in decorators,
+            is_method=in_class and "staticmethod" not in decorators,
             graph="'function'" in decorators,
             cell=self.cell_number,
             lines=self.lines,
@@ -419,14 +418,14 @@ class Evaluator(PythonChecks, Expressions):
 
     def s_classdef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
-            self.value(base)
+            self.evaluate(base)
         class_value = ClassValue()
         self.scopes.append({})
         for statement in node.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for decorator in statement.decorator_list:
-                    self.value(decorator)
-                class_value.functions[statement.name] = self.define(statement, method=True)
+                    self.evaluate(decorator)
+                class_value.functions[statement.name] = self.define(statement, in_class=True)
             else:
                 self.evaluate_statement(statement)
         self.scopes.pop()
@@ -449,18 +448,18 @@ class Evaluator(PythonChecks, Expressions):
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
     def evaluate_function(
-        self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None
+        self, function: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None
     ) -> Any:
         """Evaluate a function's body. Return its value, or None unless exactly one `return` was evaluated.
 
         `values` are the positional arguments. None means that the function is evaluated without a call.
         """
-        node = func.node
+        node = function.node
         run_count = self.run_counts.get(id(node), 0)
         if (
             id(node) in self.running_ids
             or len(self.running_ids) >= MAX_CALL_DEPTH
-            or self.steps > MAX_STEPS
+            or self.step_count > MAX_STEPS
             or run_count >= MAX_CALLS_PER_FUNCTION
         ):
             return None
@@ -474,39 +473,38 @@ class Evaluator(PythonChecks, Expressions):
         if values is not None:
             defaults = node.args.defaults
             for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=False):
-                scope[name] = self.value(value)
-            scope.update(zip(names[1:] if func.is_method else names, values, strict=False))
+                scope[name] = self.evaluate(value)
+            scope.update(zip(names[1:] if function.is_method else names, values, strict=False))
             scope.update({name: value for name, value in (keywords or {}).items() if name in scope})
-        outer_scopes, self.scopes = (
-            self.scopes,
-            [self.globals, *([] if values is None else self.scopes[1:]), scope],
-        )
+        outer_scopes = self.scopes
+        # a call also sees the names of its caller, which a nested function needs
+        self.scopes = [self.globals, *([] if values is None else self.scopes[1:]), scope]
         outer_returned, self.returned_values = self.returned_values, []
-        outer_cell = self.cell_number, self.lines
-        graph, devices, loops = self.is_graph_mode, self.devices, self.loops
-        self.is_graph_mode = self.is_graph_mode or func.graph
+        outer_position = self.cell_number, self.lines
+        outer_graph_mode, outer_devices, outer_loops = self.is_graph_mode, self.open_devices, self.open_loops
+        self.is_graph_mode = self.is_graph_mode or function.graph
         if values is None:
-            self.devices, self.loops = [], []
+            self.open_devices, self.open_loops = [], []
         self.running_ids.append(id(node))
-        self.cell_number, self.lines = func.cell, func.lines
+        self.cell_number, self.lines = function.cell, function.lines
         try:
             if isinstance(node, ast.Lambda):
-                self.returned_values.append(self.value(node.body))
+                self.returned_values.append(self.evaluate(node.body))
             else:
                 self.evaluate_body(node.body)
         finally:
             self.running_ids.pop()
         self.state.unreachable = False
-        results, self.returned_values = self.returned_values, outer_returned
+        returned_values, self.returned_values = self.returned_values, outer_returned
         self.scopes = outer_scopes
-        self.is_graph_mode, self.devices, self.loops = graph, devices, loops
-        self.cell_number, self.lines = outer_cell
-        return results[0] if len(results) == 1 else None
+        self.is_graph_mode, self.open_devices, self.open_loops = outer_graph_mode, outer_devices, outer_loops
+        self.cell_number, self.lines = outer_position
+        return returned_values[0] if len(returned_values) == 1 else None
 
-    def value(self, node: Any) -> Any:
+    def evaluate(self, node: Any) -> Any:
         """Return the value of an expression, or None if it is unknown."""
-        self.steps += 1
-        if self.steps > MAX_STEPS or self.depth > 150:  # well below Python's recursion limit
+        self.step_count += 1
+        if self.step_count > MAX_STEPS or self.depth > 150:  # well below Python's recursion limit
             return None
         self.depth += 1
         try:
@@ -515,7 +513,7 @@ class Evaluator(PythonChecks, Expressions):
                 return handler(node)
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, (ast.expr, ast.keyword)):
-                    self.value(child.value if isinstance(child, ast.keyword) else child)
+                    self.evaluate(child.value if isinstance(child, ast.keyword) else child)
             return None
         finally:
             self.depth -= 1
@@ -527,12 +525,12 @@ class Evaluator(PythonChecks, Expressions):
         return self.look_up(node.id)
 
     def e_namedexpr(self, node: ast.NamedExpr) -> Any:
-        value = self.value(node.value)
+        value = self.evaluate(node.value)
         self.bind(node.target.id, value)
         return value
 
     def e_attribute(self, node: ast.Attribute) -> Any:
-        base = self.value(node.value)
+        base = self.evaluate(node.value)
         if isinstance(base, Path):
             if len(base.name) > MAX_PATH_CHARS:
                 return None
@@ -548,10 +546,10 @@ class Evaluator(PythonChecks, Expressions):
         return function
 
     def e_ifexp(self, node: ast.IfExp) -> Any:
-        self.value(node.test)
+        self.evaluate(node.test)
         is_version_test = self.tests_version(node.test)
         self.guard_depth += is_version_test
-        body_value, else_value = self.value(node.body), self.value(node.orelse)
+        body_value, else_value = self.evaluate(node.body), self.evaluate(node.orelse)
         self.guard_depth -= is_version_test
         return body_value if is_same(body_value, else_value) else self.merge_values(body_value, else_value)
 
@@ -559,17 +557,18 @@ class Evaluator(PythonChecks, Expressions):
         is_version_test = any(self.tests_version(operand) for operand in node.values)
         self.guard_depth += is_version_test
         for operand in node.values:
-            self.value(operand)
+            self.evaluate(operand)
         self.guard_depth -= is_version_test
 
     def _evaluate_elements(self, node: Any) -> Any:
+        """Return the value of a list, tuple or set. It is None if an element is starred."""
         items, nodes, is_complete = [], [], True
         for element in node.elts:
             if isinstance(element, ast.Starred):
-                self.value(element.value)
+                self.evaluate(element.value)
                 is_complete = False
             else:
-                items.append(self.value(element))
+                items.append(self.evaluate(element))
                 nodes.append(element)
         return Seq(items, nodes) if is_complete else None
 
@@ -579,38 +578,39 @@ class Evaluator(PythonChecks, Expressions):
         result = Map([])
         for key, value in zip(node.keys, node.values, strict=False):
             if key is None:
-                inner = self.value(value)
+                unpacked_value = self.evaluate(value)
                 result.is_complete = False
-                if isinstance(inner, Map):
-                    self.count_work(len(inner.entries))
-                    result.entries += inner.entries
-                    result.is_environ_copy |= inner.is_environ_copy
-                result.is_environ_copy |= isinstance(inner, Path) and inner.name == "os.environ"
+                if isinstance(unpacked_value, Map):
+                    self.count_work(len(unpacked_value.entries))
+                    result.entries += unpacked_value.entries
+                    result.is_environ_copy |= unpacked_value.is_environ_copy
+                result.is_environ_copy |= isinstance(unpacked_value, Path) and unpacked_value.name == "os.environ"
             else:
-                result.entries.append((self.value(key), self.value(value), key, value))
+                result.entries.append((self.evaluate(key), self.evaluate(value), key, value))
         if result.is_environ_copy:
-            self.check_entries(result, node, copy=True)
+            self.check_entries(result, node, in_copy=True)
         return result
 
     def e_subscript(self, node: ast.Subscript) -> Any:
-        base = self.value(node.value)
-        key = None if isinstance(node.slice, ast.Slice) else self.value(node.slice)
+        base = self.evaluate(node.value)
+        key = None if isinstance(node.slice, ast.Slice) else self.evaluate(node.slice)
         return self.get_item(base, key, node)
 
     def e_compare(self, node: ast.Compare) -> Any:
         for operand in (node.left, *node.comparators):
-            self.value(operand)
+            self.evaluate(operand)
 
     def _evaluate_comprehension(self, node: Any) -> Any:
+        """Return the value of a comprehension over a known iterable, or None if it is unknown."""
         self.scopes.append({})
         iterable: Any = None
         for item in node.generators:
-            iterable = self.value(item.iter)
+            iterable = self.evaluate(item.iter)
             loop_value = self.evaluate_loop_variable(iterable, item.iter)
             self.assign(item.target, None if isinstance(loop_value, list) else loop_value, item.iter)
             for test in item.ifs:
-                self.value(test)
-        element = self.value(node.elt)
+                self.evaluate(test)
+        element = self.evaluate(node.elt)
         is_simple = len(node.generators) == 1 and not node.generators[0].ifs
         self.scopes.pop()
         if is_simple and isinstance(element, Many):
@@ -626,28 +626,29 @@ class Evaluator(PythonChecks, Expressions):
         for generator in node.generators:
             self.assign(
                 generator.target,
-                self.evaluate_loop_variable(self.value(generator.iter), generator.iter),
+                self.evaluate_loop_variable(self.evaluate(generator.iter), generator.iter),
                 generator.iter,
             )
-        self.value(node.key)
-        self.value(node.value)
+        self.evaluate(node.key)
+        self.evaluate(node.value)
         self.scopes.pop()
         return Map([], is_complete=False)
 
     def e_call(self, node: ast.Call) -> Any:
-        func = self.value(node.func)
+        func = self.evaluate(node.func)
         args = []
         for argument in node.args:
-            inner = self.value(argument.value if isinstance(argument, ast.Starred) else argument)
-            args.append(None if isinstance(argument, ast.Starred) else inner)
-        keywords = {argument.arg: self.value(argument.value) for argument in node.keywords}
+            argument_value = self.evaluate(argument.value if isinstance(argument, ast.Starred) else argument)
+            args.append(None if isinstance(argument, ast.Starred) else argument_value)
+        keywords = {argument.arg: self.evaluate(argument.value) for argument in node.keywords}
+        named_arguments = {name: value for name, value in keywords.items() if name}  # without **kwargs
         if isinstance(func, Func) and func.node is not None:
             if func.graph and not self.is_graph_mode:
                 self.record_gpu_use(node)
-            return self.evaluate_function(func, args, {k: v for k, v in keywords.items() if k})
+            return self.evaluate_function(func, args, named_arguments)
         if isinstance(func, ClassValue):
             initializer = func.functions.get("__init__")
             if initializer is not None:
-                self.evaluate_function(initializer, args, {k: v for k, v in keywords.items() if k})
+                self.evaluate_function(initializer, args, named_arguments)
             return Obj("instance", func)
         return self.evaluate_call(func, node, args, keywords)

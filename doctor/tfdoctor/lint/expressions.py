@@ -11,6 +11,11 @@ from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq
 
 __all__ = ["Expressions"]
 
+_MAX_RESULTS = 64
+"""The most results of an operator that are evaluated."""
+_MAX_OPERAND_CHARS = 500
+"""The maximum length in characters of an operand."""
+
 
 class Expressions(EnvironChecks):
     """The part of `Evaluator` that evaluates operators, f-strings and loop variables."""
@@ -20,7 +25,7 @@ class Expressions(EnvironChecks):
         parts: list[list[str]] = [[""]]
         is_known = True
         for part_node in node.values:
-            value = self.value(part_node.value if isinstance(part_node, ast.FormattedValue) else part_node)
+            value = self.evaluate(part_node.value if isinstance(part_node, ast.FormattedValue) else part_node)
             if isinstance(value, Const):
                 parts.append([str(value.value)])
             elif isinstance(value, Many) and all(len(part) == 1 for part in parts):
@@ -41,7 +46,7 @@ class Expressions(EnvironChecks):
 
     def e_unaryop(self, node: ast.UnaryOp) -> Any:
         """Return the value of a negative number, or None for any other operation."""
-        value = self.value(node.operand)
+        value = self.evaluate(node.operand)
         number = value.value if isinstance(value, Const) else None
         if (
             not isinstance(number, (int, float))
@@ -53,7 +58,7 @@ class Expressions(EnvironChecks):
 
     def e_binop(self, node: ast.BinOp) -> Any:
         """Return the value of `+`, `%` or `os.environ | {…}`, or None if it is unknown."""
-        left, right = self.value(node.left), self.value(node.right)
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
         self.check_union(left, right, node)
         if (
             isinstance(node.op, ast.BitOr)
@@ -67,7 +72,7 @@ class Expressions(EnvironChecks):
         left_values = (
             left.values if isinstance(left, Many) else [left.value] if isinstance(left, Const) else None
         )
-        if isinstance(right, Seq):
+        if isinstance(right, Seq):  # `text % (value,)`
             operand: Any = right.items[0] if len(right.items) == 1 else None
         else:
             operand = right
@@ -78,7 +83,7 @@ class Expressions(EnvironChecks):
             if isinstance(operand, Const)
             else None
         )
-        if left_values is None or right_values is None or len(left_values) * len(right_values) > 64:
+        if left_values is None or right_values is None or len(left_values) * len(right_values) > _MAX_RESULTS:
             is_text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
                 isinstance(item, Const) and isinstance(item.value, str) for item in (left, right)
             )
@@ -139,18 +144,18 @@ def _compute(op: ast.operator, left: Any, right: Any) -> Any:
     is_small = (
         isinstance(left, (str, int))
         and isinstance(right, (str, int))
-        and len(str(left)) < 500
-        and len(str(right)) < 500
+        and len(str(left)) < _MAX_OPERAND_CHARS
+        and len(str(right)) < _MAX_OPERAND_CHARS
     )
     if isinstance(op, ast.Add) and is_small:
         return left + right
-    if isinstance(op, ast.Mod) and isinstance(left, str) and len(left) > 500:
+    if isinstance(op, ast.Mod) and isinstance(left, str) and len(left) > _MAX_OPERAND_CHARS:
         return None
     if isinstance(op, ast.Mod) and isinstance(left, str) and left.count("%") <= 3 and "*" not in left:
-        # a width such as %999999d would make a huge text
+        # a digit soon after the first % may be a width such as %999999d, which would make a huge text
         return (
             None
-            if any(mark.isdigit() for mark in left.partition("%")[2][:6].split("%")[0][:2])
+            if any(character.isdigit() for character in left.partition("%")[2][:6].split("%")[0][:2])
             else left % right
         )
     if isinstance(op, ast.Mod) and is_small and not isinstance(left, str):

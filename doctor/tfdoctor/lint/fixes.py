@@ -1,4 +1,4 @@
-"""Make the edits of a file that apply the fixes of findings, and drop fixes that could break the file."""
+"""Turn the fixes of findings into edits of the file, and drop the fixes that could break it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ __all__ = [
     "plan_edits",
 ]
 
-_RENAMES = ("misspelt-variable", "misspelt-option")
+_RENAME_KINDS = ("misspelt-variable", "misspelt-option")
 """The kinds of findings whose fixes correct a name."""
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_CAPITALS = re.compile(r"\b[A-Z][A-Z0-9_]{4,59}\b")
+_COMMENT_LINE = re.compile(r"(?m)^[ \t]*#.*$")
+_COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 _LINE_ENDING = re.compile(r"\r\n|\r|\n")
 
 
@@ -46,9 +50,9 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
     return make_edits(
         source,
         [
-            piece
+            replacement
             for cell in list_code_cells(source.text)
-            for piece in cell.convert_replacements(_locate_fixes(cell.source, fixes.get(cell.number, [])))
+            for replacement in cell.convert_replacements(_locate_fixes(cell.source, fixes.get(cell.number, [])))
         ],
     )
 
@@ -70,7 +74,7 @@ def drop_ambiguous_fixes(
     problems: Sequence[LintProblem],
     parts: Mapping[int | None, str],
     kind: str,
-    names_read: Collection[str] = (),
+    variables_read: Collection[str] = (),
 ) -> list[LintProblem]:
     """Return the problems, without the fixes that could break the file.
 
@@ -81,52 +85,46 @@ def drop_ambiguous_fixes(
     * The code expects the TypeError that the fix prevents.
     * The fix would put quotes into an f-string.
 
-    `parts` has the text of each notebook cell by its number, or the whole text of any other file under None.
-    `names_read` are variables that Python code both sets and reads.
+    `parts` maps the number of each notebook cell to its text, or None to the whole text of any other file.
+    `variables_read` are variables that Python code both sets and reads.
     """
-    find_unsafe_lines = functools.cache(lambda cell: _find_unsafe_lines(parts[cell]))
+    find_unsafe_lines = functools.cache(lambda cell: _find_unsafe_lines(parts[cell]))  # parses each cell once
     problems = [
         replace(item, fix=None)
         if item.fix and item.name == "variable-set-wrongly" and item.line in find_unsafe_lines(item.cell)
         else item
         for item in problems
     ]
-    renames = [item for item in problems if item.fix and item.name in _RENAMES]
-    if not renames:
+    rename_problems = [item for item in problems if item.fix and item.name in _RENAME_KINDS]
+    if not rename_problems:
         return problems
     word_counts: Counter[str] = Counter()
     for text in parts.values():
         word_counts.update(_WORD.findall(_strip_comments(text, kind)))
-    fix_counts = Counter(item.fix.old for item in renames if item.fix)
+    fix_counts = Counter(item.fix.old for item in rename_problems if item.fix)
     old_names = defaultdict(set)
-    for item in renames:
+    for item in rename_problems:
         if item.fix:
             old_names[item.fix.text].add(item.fix.old)
-    clashing = _find_clashes(old_names, parts, kind, word_counts)
-    unfixable = {item.message for item in problems if item.name in _RENAMES and item.fix is None}
+    clashing_names = _find_clashes(old_names, parts, kind, word_counts)
+    unfixable_messages = {item.message for item in problems if item.name in _RENAME_KINDS and item.fix is None}
 
     def explain_drop(problem: LintProblem, fix: Fix) -> str:
-        elsewhere = (
+        is_used_elsewhere = (
             word_counts[fix.old] > fix_counts[fix.old]
-            or fix.old in names_read
-            or problem.message in unfixable
+            or fix.old in variables_read
+            or problem.message in unfixable_messages
         )
-        if elsewhere:
+        if is_used_elsewhere:
             return "The name stands elsewhere in this file, too: correct all of them by hand."
-        return f"{fix.text} is set beside it: correct it by hand." if fix.text in clashing else ""
+        return f"{fix.text} is set beside it: correct it by hand." if fix.text in clashing_names else ""
 
     return [
         replace(item, fix=None, message=f"{item.message} {note}")
-        if item.fix and item.name in _RENAMES and (note := explain_drop(item, item.fix))
+        if item.fix and item.name in _RENAME_KINDS and (note := explain_drop(item, item.fix))
         else item
         for item in problems
     ]
-
-
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_CAPITALS = re.compile(r"\b[A-Z][A-Z0-9_]{4,59}\b")
-_COMMENT_LINE = re.compile(r"(?m)^[ \t]*#.*$")
-_COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 
 
 def _strip_comments(text: str, kind: str) -> str:
@@ -140,27 +138,31 @@ def _find_clashes(
 ) -> set[str]:
     """Return the correct names that a fix could set twice.
 
-    `old_names` has the misspellings of each correct name. A name clashes if it has several misspellings, or if the
-    text already sets it. In a file that is not Python, any other appearance of the name counts as setting it; in
-    Python, one in the same call or dict does, too.
+    `old_names` maps each correct name to its misspellings. A name clashes if it has several misspellings, or if the
+    text already sets it. In a file that is not Python, any appearance of the name counts as setting it. In Python, its
+    appearance in the same call or dict also counts.
     """
-    candidates = {new: old for new, old in old_names.items() if word_counts[new] or len(old) > 1}
+    candidates = {
+        correct_name: misspellings
+        for correct_name, misspellings in old_names.items()
+        if word_counts[correct_name] or len(misspellings) > 1
+    }
     if not candidates or kind not in ("python", "notebook"):
         return set(candidates)
     code = "\n".join(_strip_comments(text, kind) for text in parts.values())
     containers = [keys for text in parts.values() for keys in _iter_container_keys(text)]
     return {
-        new
-        for new, old in candidates.items()
-        if len(old) > 1
-        or _is_set(new, code)
-        or any(sum(key == new or key in old for key in keys) > 1 for keys in containers)
+        correct_name
+        for correct_name, misspellings in candidates.items()
+        if len(misspellings) > 1
+        or _is_set(correct_name, code)
+        or any(sum(key == correct_name or key in misspellings for key in keys) > 1 for keys in containers)
     }
 
 
-def _is_set(name: str, code: str) -> bool:
+def _is_set(variable: str, code: str) -> bool:
     """Return whether Python code seems to set a variable: `["NAME"] =`, `"NAME",`, `"NAME":`, `NAME=`."""
-    return re.search(rf"\b{name}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
+    return re.search(rf"\b{variable}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
 
 
 def _find_unsafe_lines(text: str) -> set[int]:
@@ -182,21 +184,23 @@ def _find_unsafe_lines(text: str) -> set[int]:
 def _expects_error(node: ast.Try | ast.With) -> bool:
     """Return whether a `try` catches TypeError, or a `with` expects an error."""
     if isinstance(node, ast.With):  # pytest.raises(…) or self.assertRaises(…)
+        # "aises" is part of both names, whose first letters differ in case
         return any("aises" in ast.unparse(item.context_expr) for item in node.items)
     return any(_catches_type_error(handler.type) for handler in node.handlers)
 
 
-def _catches_type_error(caught: ast.expr | None) -> bool:
+def _catches_type_error(exception_type: ast.expr | None) -> bool:
+    """Return whether `except caught` catches TypeError. None stands for an `except` without a type."""
     return (
-        caught is None
-        or re.search(r"\b(?:TypeError|Exception|BaseException)\b", ast.unparse(caught)) is not None
+        exception_type is None
+        or re.search(r"\b(?:TypeError|Exception|BaseException)\b", ast.unparse(exception_type)) is not None
     )
 
 
 def list_variables(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
     """Return the misspelt variables that appear in a file, and the known ones that it may set.
 
-    `problems` are those of the file. They also name misspelt variables that its code composes.
+    `problems` are the problems of the file. They also name misspelt variables that its code composes.
     """
     try:
         parts = [cell.source for cell in list_code_cells(text)] if kind == "notebook" else [text]
@@ -208,6 +212,7 @@ def list_variables(text: str, kind: str, problems: Sequence[LintProblem]) -> set
         name
         for name in set(_CAPITALS.findall(code))
         if guess_variable(name) or (name in READ_VARIABLES and (not is_python or _is_set(name, code)))
+        # the first word in capitals in these messages is the misspelt name
     }.union(*(_CAPITALS.findall(item.message)[:1] for item in problems if item.name == "misspelt-variable"))
 
 
@@ -216,7 +221,7 @@ def drop_fixes_of_shared_names(
 ) -> list[LintProblem]:
     """Return the problems, without the fixes of variables that another file uses or sets, or may use.
 
-    `variables` has the result of `list_variables` for the path of each other file, or None if it could not be read.
+    `variables` maps the path of each other file to the result of `list_variables`, or to None if it is unreadable.
     """
 
     def explain_drop(problem: LintProblem) -> str:
@@ -266,7 +271,7 @@ def _parse(text: str) -> ast.Module | None:
 
 
 def format_diff(path: str, before: str, after: str) -> str:
-    """Return a unified diff. Empty if nothing differs."""
+    """Return a unified diff, or "" if nothing differs."""
     name = path.replace("\n", "?")
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""

@@ -253,69 +253,6 @@ _POSSIBLY_MISSPELT = re.compile(
     r"[A-Z0-9]{0,2}[_\- ]|(?i:.*VISI?BL?E|VISB|TENSORFLOW|.*GROW|.*LIBR?A?R?Y_PATH|.*LOG_LEVEL|.*ONEDNN|KERAS_|.*DEVI)"
 )
 """Names that may be misspellings of a suggested variable. All others are skipped quickly."""
-
-
-def is_relevant(name: str) -> bool:
-    """Return whether TensorFlow, CUDA or NCCL may read an environment variable of this name."""
-    return name in READ_VARIABLES or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
-
-
-@functools.lru_cache(maxsize=4096)
-def guess_variable(name: str) -> str | None:
-    """Return the environment variable that a misspelt name stands for, or None if it is not recognized.
-
-    One or two wrong letters, words in another order and one missing word are recognized.
-    """
-    if not 5 <= len(name) <= 60 or name in READ_VARIABLES or not _POSSIBLY_MISSPELT.match(name):
-        return None
-    if name.rstrip("0123456789_") in READ_VARIABLES:
-        return None  # a variable of the user's own, such as TF_CONFIG2
-    normalized = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
-    if normalized in READ_VARIABLES:
-        return normalized if normalized in _SUGGESTIONS and normalized != name else None
-    name_words = normalized.split("_")
-    best: tuple[int, str] | None = None
-    for candidate in _SUGGESTIONS:
-        candidate_words = candidate.split("_")
-        if abs(len(candidate) - len(normalized)) <= 2 and len(set(candidate) ^ set(normalized)) <= 4:
-            distance = count_edits(normalized, candidate)
-            max_distance = 2 if len(candidate) >= 12 else 1
-            if (
-                distance <= max_distance
-                and not _is_other_name(name_words, candidate_words)
-                and (best is None or distance < best[0])
-            ):
-                best = distance, candidate
-        # a missing or moved word counts as three wrong letters, so that a name with fewer is preferred
-        if best is None and (
-            (len(candidate_words) >= 3 and sorted(name_words) == sorted(candidate_words))
-            or (
-                len(candidate_words) >= 5
-                and len(name_words) == len(candidate_words) - 1
-                and _is_subset(name_words, candidate_words)
-            )
-        ):
-            best = 3, candidate
-    return best[1] if best is not None else None
-
-
-def _is_other_name(name_words: list[str], candidate_words: list[str]) -> bool:
-    """Return whether a name differs from a candidate on purpose and is not a misspelling.
-
-    Such a name has a number or a short word after the candidate (NCCL_DEBUG_2, TF_CONFIG_X), another number, or one of
-    `_DISTINCT_WORDS` instead of its counterpart.
-    """
-    extra_words = (
-        name_words[len(candidate_words) :] if name_words[: len(candidate_words)] == candidate_words else []
-    )
-    if extra_words and (extra_words[0].isdigit() or len(extra_words[0]) <= 2):
-        return True
-    changed = [(a, b) for a, b in zip(name_words, candidate_words, strict=False) if a != b]
-    return len(name_words) == len(candidate_words) and any(
-        _DISTINCT_WORDS.get(a) == b or (a.isdigit() and b.isdigit()) for a, b in changed
-    )
-
-
 _DISTINCT_WORDS = {
     "MAX": "MIN",
     "MIN": "MAX",
@@ -328,19 +265,6 @@ _DISTINCT_WORDS = {
     "HOST": "MIN",
 }
 """Pairs of words that are as similar as a word and its misspelling, but have different meanings."""
-
-
-def _is_subset(name_words: list[str], candidate_words: list[str]) -> bool:
-    """Return whether a candidate has all words of a name, each at least as often."""
-    remaining = list(candidate_words)
-    for word in name_words:
-        if word not in remaining:
-            return False
-        remaining.remove(word)
-    return True
-
-
-# ---------------------------------------------------------------- options
 
 _GPU_OPTIONS_FIELDS = [
     "per_process_gpu_memory_fraction",
@@ -425,7 +349,7 @@ _EXPERIMENTAL_FUNCTIONS = [
     "ClusterDeviceFilters",
     "VirtualDevice",
 ]
-_MODULES = {
+_NAMES_BY_MODULE = {
     "config": (
         "LogicalDevice",
         "LogicalDeviceConfiguration",
@@ -451,7 +375,7 @@ _MODULES = {
     ),
     "config.experimental": tuple(_EXPERIMENTAL_FUNCTIONS),
     "config.threading": tuple(
-        f"{w}_{x}_op_parallelism_threads" for w in ("get", "set") for x in ("inter", "intra")
+        f"{verb}_{scope}_op_parallelism_threads" for verb in ("get", "set") for scope in ("inter", "intra")
     ),
     "distribute": (
         "MirroredStrategy",
@@ -488,19 +412,98 @@ _MODULES = {
     ),
     "debugging": ("set_log_device_placement", "get_log_device_placement"),
 }
+"""The names in each module of TensorFlow, without "tf."."""
+
+
+# ---------------------------------------------------------------- variables
+
+
+def is_relevant(name: str) -> bool:
+    """Return whether TensorFlow, CUDA or NCCL may read an environment variable of this name."""
+    return name in READ_VARIABLES or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
+
+
+@functools.lru_cache(maxsize=4096)
+def guess_variable(name: str) -> str | None:
+    """Return the environment variable that a misspelt name stands for, or None if it is not recognized.
+
+    One or two wrong letters, words in another order and one missing word are recognized.
+    """
+    if not 5 <= len(name) <= 60 or name in READ_VARIABLES or not _POSSIBLY_MISSPELT.match(name):
+        return None
+    if name.rstrip("0123456789_") in READ_VARIABLES:
+        return None  # a variable of the user's own, such as TF_CONFIG2
+    normalized = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
+    if normalized in READ_VARIABLES:
+        return normalized if normalized in _SUGGESTIONS and normalized != name else None
+    name_words = normalized.split("_")
+    best: tuple[int, str] | None = None
+    for candidate in _SUGGESTIONS:
+        candidate_words = candidate.split("_")
+        if abs(len(candidate) - len(normalized)) <= 2 and len(set(candidate) ^ set(normalized)) <= 4:
+            distance = count_edits(normalized, candidate)
+            max_distance = 2 if len(candidate) >= 12 else 1
+            if (
+                distance <= max_distance
+                and not _is_distinct_name(name_words, candidate_words)
+                and (best is None or distance < best[0])
+            ):
+                best = distance, candidate
+        # a missing or moved word counts as three wrong letters, so that a name with fewer is preferred
+        if best is None and (
+            (len(candidate_words) >= 3 and sorted(name_words) == sorted(candidate_words))
+            or (
+                len(candidate_words) >= 5
+                and len(name_words) == len(candidate_words) - 1
+                and _has_all_words(name_words, candidate_words)
+            )
+        ):
+            best = 3, candidate
+    return best[1] if best is not None else None
+
+
+def _is_distinct_name(name_words: list[str], candidate_words: list[str]) -> bool:
+    """Return whether a name differs from a candidate on purpose and is not a misspelling.
+
+    Such a name has a number or a short word after the candidate (NCCL_DEBUG_2, TF_CONFIG_X), another number, or one of
+    `_DISTINCT_WORDS` instead of its counterpart.
+    """
+    extra_words = (
+        name_words[len(candidate_words) :] if name_words[: len(candidate_words)] == candidate_words else []
+    )
+    if extra_words and (extra_words[0].isdigit() or len(extra_words[0]) <= 2):
+        return True
+    changed_words = [pair for pair in zip(name_words, candidate_words, strict=False) if pair[0] != pair[1]]
+    return len(name_words) == len(candidate_words) and any(
+        _DISTINCT_WORDS.get(word) == expected or (word.isdigit() and expected.isdigit())
+        for word, expected in changed_words
+    )
+
+
+def _has_all_words(name_words: list[str], candidate_words: list[str]) -> bool:
+    """Return whether a candidate has all words of a name, each at least as often."""
+    remaining = list(candidate_words)
+    for word in name_words:
+        if word not in remaining:
+            return False
+        remaining.remove(word)
+    return True
+
+
+# ---------------------------------------------------------------- options
 
 
 def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
     """Return the candidate that is closest to a misspelt name, or None if none is close enough."""
     if name in candidates or len(name) < 6:
         return None
-    lower = name.lower()
+    lower_name = name.lower()
     best: tuple[int, str] | None = None
     for candidate in candidates:
         if abs(len(candidate) - len(name)) > 3 or len(candidate) < 6:
             continue
         # the longer a name is, the more wrong letters still leave it recognizable
-        distance = count_edits(lower, candidate.lower())
+        distance = count_edits(lower_name, candidate.lower())
         if distance <= (3 if len(candidate) >= 20 else 2 if len(candidate) >= 9 else 1) and (
             best is None or distance < best[0]
         ):
@@ -544,7 +547,7 @@ def guess_function(path: str) -> str | None:
     Only the last part of the path is returned. Return None if the path is not recognized.
     """
     module, _, name = path.rpartition(".")
-    names = _MODULES.get(module)
+    names = _NAMES_BY_MODULE.get(module)
     if names is None or (module == "debugging" and "placement" not in name):
         return None
     return _find_closest(name, names)

@@ -11,7 +11,7 @@ __all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "Unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A replacement of the text between two positions, counted from 1. The end is exclusive."""
+    """A replacement of the text between two positions. Both are counted from 1, and the end is exclusive."""
 
     line: int
     column: int

@@ -28,23 +28,22 @@ _SHELL_TOKEN = re.compile(
     re.X | re.S,
 )
 """One token of a shell script: a comment, the end of a command, or a word."""
-# NAME=, or by mistake $NAME=.
 _ASSIGNMENT = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
-# Words that may precede the assignments or the program of a command.
+"""NAME=, or by mistake $NAME=."""
 _COMMAND_PREFIXES = frozenset(
     ["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"]
 )
+"""Words that may precede the assignments or the program of a command."""
 _CLOSING_KEYWORDS = {"if": "fi", "case": "esac"}
-_UNCONDITIONAL = frozenset(
+_UNCONDITIONAL_COMMANDS = frozenset(
     ["cd", "pushd", "mkdir", "source", ".", "export", "echo", "sleep", "rm", "module", "conda", "true", ":"]
 )
 """Commands before `&&` whose failure is not a condition."""
 _Branch = int
 """The number of a branch of a script. Commands in different branches need not run together."""
-_EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
-# Options of docker, mpirun and others whose value is NAME=VALUE or NAME.
+_EXPORT_COMMANDS = frozenset(["export", "declare", "typeset", "readonly"])
 _VARIABLE_OPTIONS = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
-# YAML keys of environments and of scripts, in lower case and with `_` for `-`.
+"""Options of docker, mpirun and others whose value is NAME=VALUE or NAME."""
 _ENVIRONMENT_KEYS = frozenset(
     [
         "env",
@@ -58,47 +57,47 @@ _ENVIRONMENT_KEYS = frozenset(
         "build_args",
     ]
 )
+"""YAML keys of environments, in lower case and with `_` for `-`."""
 _SCRIPT_KEYS = frozenset(
     ["run", "script", "command", "args", "before_script", "after_script", "setup", "entrypoint", "cmd"]
 )
+"""YAML keys of scripts, in the same form."""
+_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>[\"']?)\\?(?P<end>[A-Za-z_]\w{0,60})(?P=quote)")
+"""The operator and the end marker of a here-document, such as <<EOF."""
+_HEREDOC_RUNNER = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
+"""A program that runs a here-document as a script."""
 
 
 def _strip_quotes(word: str) -> str:
     """Return a shell word without its quotes."""
     return re.sub(
         r""""((?:\\.|[^"\\])*)"|'([^']*)'""",
-        lambda m: (m[1] or "").replace('\\"', '"') if m[2] is None else m[2],
+        lambda match: (match[1] or "").replace('\\"', '"') if match[2] is None else match[2],
         word,
     )
 
 
 def _find_name(text: str, name: str, start: int) -> int:
-    """Return the position of a name from `start` on, preferably followed by `=`. -1 if not found."""
+    """Return the position of a name from `start` on, preferably before `=`. Return -1 if it is not found."""
     word = rf"(?<![\w\-]){re.escape(name)}(?![\w\-])"
     pattern = re.compile(word)
     match = re.compile(word + "=").search(text, start) or pattern.search(text, start)
     return match.start() if match is not None else -1
 
 
-# The operator and the end marker of a here-document, such as <<EOF.
-_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>[\"']?)\\?(?P<end>[A-Za-z_]\w{0,60})(?P=quote)")
-# A program that runs a here-document as a script.
-_HEREDOC_RUNNER = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
-
-
 def _find_data_lines(lines: list[str]) -> set[int]:
-    """Return the numbers of the lines in here-documents that no shell runs."""
+    """Return the numbers of the lines in here-documents that are not run as scripts."""
     data_lines: set[int] = set()
-    end, is_run = None, False
+    end_marker, runs_as_script = None, False
     for number, line in enumerate(lines, 1):
-        if end is not None:
-            if line.lstrip("\t") == end:
-                end = None
-            elif not is_run:
+        if end_marker is not None:
+            if line.lstrip("\t") == end_marker:
+                end_marker = None
+            elif not runs_as_script:
                 data_lines.add(number)
         elif (match := _HEREDOC.search(line)) is not None:
-            end = match["end"]
-            is_run = _HEREDOC_RUNNER.search(line, 0, match.start()) is not None
+            end_marker = match["end"]
+            runs_as_script = _HEREDOC_RUNNER.search(line, 0, match.start()) is not None
     return data_lines
 
 
@@ -118,7 +117,8 @@ class _Findings:
 
     def report(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
         """Add a finding, unless there is one of this kind at this position."""
-        self.problems.setdefault((name, line, column), LintProblem(name, message, line, column, fix=fix))
+        problem = LintProblem(name=name, message=message, line=line, column=column, fix=fix)
+        self.problems.setdefault((name, line, column), problem)
 
     def find_position(self, mark: Any) -> tuple[int, int]:
         """Return (line, column) of a YAML mark, from 1.
@@ -129,26 +129,25 @@ class _Findings:
         return line, mark.index - self.line_starts[line - 1] + 1
 
     def check_variable(self, name: str, line: int, column: int) -> bool:
-        """Report a variable if it is misspelt. Return whether it is."""
+        """Report a variable if it is misspelt. Return whether it is.
+
+        The name is searched from `column` on, because that may be the beginning of its word or line.
+        """
         suggestion = guess_variable(name)
         if suggestion is None:
             return False
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         position = _find_name(text, name, max(column - 1, 0))
-        fix = (
-            Fix(line, position + 1, line, position + 1 + len(name), suggestion, name)
-            if position >= 0
-            else None
-        )
-        if line in self.data_lines:
-            fix = None
-        self.report(
-            "misspelt-variable",
-            f"Nothing reads {name}; {suggestion} is meant.",
-            line,
-            position + 1 if position >= 0 else column,
-            fix,
-        )
+        fix = None
+        if position >= 0:
+            column = position + 1
+            if line not in self.data_lines:
+                end_column = column + len(name)
+                fix = Fix(
+                    line=line, column=column, end_line=line, end_column=end_column, text=suggestion, old=name
+                )
+        message = f"Nothing reads {name}; {suggestion} is meant."
+        self.report("misspelt-variable", message, line, column, fix)
         return True
 
     def check_tf_config(self, value: str, line: int, column: int) -> None:
@@ -181,7 +180,7 @@ def lint_shell(text: str, *, job: bool = False) -> list[LintProblem]:
     """
     findings = _Findings(text)
     findings.data_lines = _find_data_lines(findings.lines)
-    _check_script(text, 1, findings, job=job)
+    _check_script(text, 1, findings, is_batch_job=job)
     return list(findings.problems.values())
 
 
@@ -192,9 +191,11 @@ class _Branches:
         self.open: list[tuple[str, _Branch]] = [("", 0)]
         """(closing keyword, branch) for each open compound command, outermost first."""
         self.groups: dict[_Branch, _Branch] = {}
-        """The one branch of all groups in braces that are directly in a branch, by that branch."""
+        """The branch of the groups in braces in each branch, by the outer branch. All groups in it share one."""
         self.last_branch = 0
         """The number of the newest branch."""
+        self.is_unconditional = False
+        """Whether the previous command certainly runs and succeeds, so that a command after `&&` also runs."""
 
     def make_branch(self) -> int:
         """Return the number of a new branch."""
@@ -210,8 +211,8 @@ class _Branches:
         if self.open[-1][0] == word:
             self.open.pop()
 
-    def find_branch(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Branch:
-        """Return the branch of a command. `before` and `after` are the operators around it."""
+    def find_branch(self, words: list[tuple[str, int, int]], operator_before: str, operator_after: str) -> _Branch:
+        """Return the branch of a command. `operator_before` and `operator_after` are the operators around it."""
         is_exit = False
         for word, _, _ in words:
             if word in ("if", "case"):
@@ -222,7 +223,7 @@ class _Branches:
                 outer = self.open[-1][1]
                 group = (
                     self.make_branch()
-                    if "()" in before
+                    if "()" in operator_before
                     else self.groups.setdefault(outer, self.make_branch())
                 )
                 self.open.append(("}", group))
@@ -232,21 +233,18 @@ class _Branches:
                 is_exit = word in ("exit", "return", "exec")
                 break
         branch = self.open[-1][1]
-        if "||" in before or ("&&" in before and not self.is_unconditional):
+        if "||" in operator_before or ("&&" in operator_before and not self.is_unconditional):
             branch = self.make_branch()
         elif is_exit:
             self.start_branch()
         self.is_unconditional = (
-            words[0][0] in _UNCONDITIONAL
-            and "||" not in before
-            and ("&&" not in before or self.is_unconditional)
+            words[0][0] in _UNCONDITIONAL_COMMANDS
+            and "||" not in operator_before
+            and ("&&" not in operator_before or self.is_unconditional)
         )
-        if ";;" in after or ";&" in after:
+        if ";;" in operator_after or ";&" in operator_after:
             self.start_branch()
         return branch
-
-    is_unconditional = False
-    """Whether the previous command certainly runs and succeeds, so that one after `&&` also runs."""
 
 
 def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Branch]]:
@@ -254,10 +252,10 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
     branches = _Branches()
     operator = ""
     command: list[tuple[str, int, int]] = []
-    line, start = 1, 0
+    line, line_start = 1, 0
     for match in _SHELL_TOKEN.finditer(text):
         if match["word"] is not None:
-            command.append((match["word"], line, match.start() - start + 1))
+            command.append((match["word"], line, match.start() - line_start + 1))
         elif match["end"] is not None:
             if command:
                 yield command, branches.find_branch(command, operator, match["end"])
@@ -268,15 +266,15 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
         token = match[0]
         if "\n" in token:
             line += token.count("\n")
-            start = match.start() + token.rindex("\n") + 1
+            line_start = match.start() + token.rindex("\n") + 1
     if command:
         yield command, branches.find_branch(command, operator, "")
 
 
-def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool = False) -> None:
-    """Check a script. `first_line` is its line number in the file, and `job` says if it is a batch job."""
-    unexported: list[tuple[str, int, int]] = []
-    exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
+def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_job: bool = False) -> None:
+    """Check a script or, with `is_batch_job`, a batch job. It begins on line `first_line` of the file."""
+    unexported_variables: list[tuple[str, int, int]] = []
+    exported_names = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
     for command, findings.current_branch in _iter_commands(text):
         index = 0
         assignments: list[tuple[str, str, int, int]] = []
@@ -285,7 +283,7 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
             word, line, column = command[index]
             line += first_line - 1
             match = _ASSIGNMENT.match(word)
-            following = command[index + 1][0] if index + 1 < len(command) else ""
+            next_word = command[index + 1][0] if index + 1 < len(command) else ""
             if match is not None:
                 name = match[1]
                 if word.startswith("$"):
@@ -298,9 +296,9 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
                         )
                     break
                 assignments.append((name, word[match.end() :], line, column))
-            elif word in _EXPORTS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-")):
-                is_export = is_export or word in _EXPORTS
-            elif following == "=" and is_relevant(word) and re.fullmatch(r"\w+", word):
+            elif word in _EXPORT_COMMANDS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-")):
+                is_export = is_export or word in _EXPORT_COMMANDS
+            elif next_word == "=" and is_relevant(word) and re.fullmatch(r"\w+", word):
                 findings.report(
                     "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
                 )
@@ -311,11 +309,11 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
                 break
             elif (
                 word == "set"
-                and _ASSIGNMENT.match(following)
+                and _ASSIGNMENT.match(next_word)
                 and not text.startswith("#!/bin/csh")  # in csh and tcsh, `set` does set variables
                 and not text.startswith("#!/bin/tcsh")
             ):
-                name = _ASSIGNMENT.match(following)[1]  # type: ignore[index]
+                name = _ASSIGNMENT.match(next_word)[1]  # type: ignore[index]
                 if is_relevant(name) or guess_variable(name):
                     findings.report(
                         "variable-set-wrongly",
@@ -339,30 +337,30 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, job: bool 
                 not is_export
                 and not arguments
                 and name in (READ_AT_IMPORT | READ_AT_FIRST_USE)
-                and name not in exported
-                and not job
+                and name not in exported_names
+                and not is_batch_job
             ):
-                unexported.append((name, line, column))
+                unexported_variables.append((name, line, column))
         _check_options(arguments, first_line, findings)
         _check_hosts(arguments, first_line, findings)
-    _check_exports(text, unexported, findings)
+    _check_exports(text, unexported_variables, findings)
 
 
-def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: _Findings) -> None:
+def _check_exports(text: str, unexported_variables: list[tuple[str, int, int]], findings: _Findings) -> None:
     """Report the variables that a script neither exports to the programs that it starts nor uses itself.
 
-    `unexported` are (name, line, column) of each variable that is set without export.
+    `unexported_variables` contains (name, line, column) for each variable that is set without export.
     """
-    # only a script of its own that starts programs and does not export all variables
+    # only for a script with a shebang that starts programs and does not export all variables
     if (
-        not unexported
+        not unexported_variables
         or not text.startswith("#!")
         or re.search(r"(?m)(?:^|[\s;&|])(?:python[\d.]*|torchrun|horovodrun|mpirun)\s", text) is None
         or re.search(r"set -(?:a|o allexport)|export -p", text) is not None
     ):
         return
     used_names = set(re.findall(r"\$\{?(\w+)", text))
-    for name, line, column in unexported:
+    for name, line, column in unexported_variables:
         if name not in used_names:
             findings.report(
                 "variable-set-wrongly",
@@ -374,9 +372,9 @@ def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: 
 
 def _check_options(command: list[tuple[str, int, int]], first_line: int, findings: _Findings) -> None:
     """Check the variables in options such as `docker run -e NAME=VALUE` and `srun --export=NAME=VALUE`."""
-    for number, (word, line, column) in enumerate(command):
-        if word in _VARIABLE_OPTIONS and number + 1 < len(command):
-            name, name_line, name_column = command[number + 1]
+    for index, (word, line, column) in enumerate(command):
+        if word in _VARIABLE_OPTIONS and index + 1 < len(command):
+            name, name_line, name_column = command[index + 1]
             match = _ASSIGNMENT.match(name)
             if match is not None or re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
                 findings.check_variable(match[1] if match else name, name_line + first_line - 1, name_column)
@@ -391,7 +389,7 @@ def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings:
     """Check a cluster in `--worker_hosts=A:2222,B:2222 --job_name=worker --task_index=1`."""
     jobs: dict[str, range | None] = {}
     options: dict[str, tuple[str, int, int]] = {}
-    for number, (word, line, column) in enumerate(command):
+    for position, (word, line, column) in enumerate(command):
         match = re.match(
             r"--?(ps|worker|chief|master|evaluator)_hosts(?:=|\Z)|--?(job_name|task_index|task_id|task_type)(?:=|\Z)",
             word,
@@ -401,14 +399,14 @@ def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings:
         value = _strip_quotes(
             word[match.end() :]
             if "=" in word
-            else command[number + 1][0]
-            if number + 1 < len(command)
+            else command[position + 1][0]
+            if position + 1 < len(command)
             else ""
         )
         if match[1]:
-            members = value.split(",")
-            jobs[match[1]] = None if "$" in value or not value else range(len(members))
-            for address in members:
+            addresses = value.split(",")
+            jobs[match[1]] = None if "$" in value or not value else range(len(addresses))
+            for address in addresses:
                 problem = describe_address_fault(address) if address else None
                 if problem is not None:
                     findings.report("cluster-address", problem, line + first_line - 1, column)
@@ -416,12 +414,16 @@ def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings:
             options[match[2]] = value, line + first_line - 1, column
     job = options.get("job_name") or options.get("task_type")
     index = options.get("task_index") or options.get("task_id")
-    if job is None or index is None or not index[0].isdigit() or "$" in job[0]:
+    if job is None or index is None:
         return
-    problem = describe_task_fault(jobs, job[0], int(index[0])) if jobs else None
+    job_name, _, _ = job
+    index_text, line, column = index
+    if not index_text.isdigit() or "$" in job_name:
+        return
+    problem = describe_task_fault(jobs, job_name, int(index_text)) if jobs else None
     if problem is not None:
-        findings.report("cluster-task", problem, index[1], index[2])
-    findings.check_task_start(job[0], int(index[0]), index[1], index[2])
+        findings.report("cluster-task", problem, line, column)
+    findings.check_task_start(job_name, int(index_text), line, column)
 
 
 def lint_dockerfile(text: str) -> list[LintProblem]:
@@ -437,6 +439,7 @@ def lint_dockerfile(text: str) -> list[LintProblem]:
                 )
             )
             if not assignments and instruction.name == "ENV":
+                # `ENV NAME VALUE`; with the empty groups, the value is in a group of the same number as above
                 assignments = list(re.finditer(r"^\s*([A-Za-z_]\w*)\s+()()(.*)$", body, re.S))
             for match in assignments:
                 line = instruction.body.line_at(match.start(1))
@@ -446,8 +449,8 @@ def lint_dockerfile(text: str) -> list[LintProblem]:
                     value = next((part for part in match.groups()[1:] if part), "")
                     findings.check_tf_config(value.replace('\\"', '"'), line, 1)
         elif instruction.name == "RUN":
-            stripped = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
-            name = find_lone_assignment(stripped) if not instruction.heredocs else None
+            command = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
+            name = find_lone_assignment(command) if not instruction.heredocs else None
             if name is not None and (is_relevant(name) or guess_variable(name)):
                 findings.report(
                     "variable-set-wrongly",
@@ -458,12 +461,12 @@ def lint_dockerfile(text: str) -> list[LintProblem]:
             else:
                 script = _Findings(body)
                 _check_script(body, 1, script)
-                starts = [0, *accumulate(len(line) + 1 for line in script.lines)]
+                line_starts = [0, *accumulate(len(line) + 1 for line in script.lines)]
                 for problem in script.problems.values():
                     if problem.name == "misspelt-variable":
                         findings.check_variable(
-                            problem.message.split()[2].rstrip(";"),
-                            instruction.body.line_at(starts[problem.line - 1] + problem.column - 1),
+                            problem.message.split()[2].rstrip(";"),  # the message is "Nothing reads NAME; …"
+                            instruction.body.line_at(line_starts[problem.line - 1] + problem.column - 1),
                             1,
                         )
     return list(findings.problems.values())
@@ -472,14 +475,14 @@ def lint_dockerfile(text: str) -> list[LintProblem]:
 def lint_env_file(text: str) -> list[LintProblem]:
     """Return the findings in an env file, which has one NAME=VALUE on each line."""
     findings = _Findings(text)
-    quote = ""
+    open_quote = ""
     for number, line in enumerate(findings.lines, 1):
-        if quote:  # inside a value that spans lines
-            quote = "" if quote in line else quote
+        if open_quote:  # inside a value that spans lines
+            open_quote = "" if open_quote in line else open_quote
             continue
         match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", line)
         if match is not None and match[2][:1] in ("'", '"') and match[2].count(match[2][0]) == 1:
-            quote = match[2][0]
+            open_quote = match[2][0]
         if match is not None and not findings.check_variable(match[1], number, 1) and match[1] == "TF_CONFIG":
             findings.check_tf_config(_strip_quotes(match[2].strip()), number, match.start(1) + 1)
     return list(findings.problems.values())
@@ -506,8 +509,8 @@ def lint_yaml(text: str) -> list[LintProblem]:
     return list(findings.problems.values())
 
 
-def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
-    """Check all environments and scripts below a YAML node. `seen_ids` are the ids of checked nodes."""
+def _check_yaml(root: Any, findings: _Findings, visited_ids: set[int]) -> None:
+    """Check all environments and scripts below a YAML node. `visited_ids` are the ids of checked nodes."""
     import yaml
 
     stack = [root]
@@ -515,9 +518,9 @@ def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
     # an alias is the same node as its anchor, so each environment and script is checked only once
     while stack:
         node = stack.pop()
-        if node is None or id(node) in seen_ids:
+        if node is None or id(node) in visited_ids:
             continue
-        seen_ids.add(id(node))
+        visited_ids.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             stack += node.value
         elif isinstance(node, yaml.MappingNode):
@@ -530,18 +533,18 @@ def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
                 else:
                     items = []
                 if name in _ENVIRONMENT_KEYS:
-                    _check_environment(items, findings, listed=isinstance(value, yaml.SequenceNode))
+                    _check_environment(items, findings, is_list=isinstance(value, yaml.SequenceNode))
                 elif name in _SCRIPT_KEYS:
                     for item in items:
                         if isinstance(item, yaml.ScalarNode):
-                            block = item.style in ("|", ">")
+                            is_block = item.style in ("|", ">")  # whose text begins one line below
                             line, _ = findings.find_position(item.start_mark)
-                            _check_script(item.value, line + block, findings, job=True)
+                            _check_script(item.value, line + is_block, findings, is_batch_job=True)
                 stack.append(value)
 
 
-def _check_environment(nodes: list[Any], findings: _Findings, *, listed: bool) -> None:
-    """Check an environment: a list of settings if `listed`, otherwise one mapping."""
+def _check_environment(nodes: list[Any], findings: _Findings, *, is_list: bool) -> None:
+    """Check an environment: a list of settings if `is_list`, otherwise one mapping."""
     import yaml
 
     def check_setting(key: Any, value: Any) -> None:
@@ -560,8 +563,8 @@ def _check_environment(nodes: list[Any], findings: _Findings, *, listed: bool) -
         elif isinstance(node, yaml.MappingNode):
             parts = {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
             _, name = parts.get("name", (None, None))
-            if listed and isinstance(name, yaml.ScalarNode):
+            if is_list and isinstance(name, yaml.ScalarNode):
                 check_setting(name, parts.get("value", (None, name))[1])
-            elif not listed:
+            elif not is_list:
                 for key, value in parts.values():
                     check_setting(key, value)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "convert_magics", "list_code_cells"]
 
-# `%env NAME=VALUE` or `%set_env NAME VALUE`.
 _ENV_MAGIC = re.compile(r"(\s*)%(?:env|set_env)\s+([A-Za-z_]\w{0,60})(?:\s*=\s*|\s+)(.*)\Z")
-# `!COMMAND` or `NAME = !COMMAND`.
+"""`%env NAME=VALUE` or `%set_env NAME VALUE`."""
 _SHELL_LINE = re.compile(r"(\s*)(?:[\w, ]+=\s*)?!{1,2}(.*)\Z")
-# Any other line magic, or a request for help such as `?NAME` or `NAME?`.
+"""`!COMMAND` or `NAME = !COMMAND`."""
 _LINE_MAGIC = re.compile(r"(\s*)(?:[\w, ]+=\s*)?%|(\s*)\?|[^#'\"]*\w\?{1,2}\s*\Z")
-# A magic for the whole cell, such as `%%bash`.
+"""Any other line magic, or a request for help such as `?NAME` or `NAME?`."""
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+"""A magic for the whole cell, such as `%%bash`."""
 _SPACE = re.compile(r"[ \t\n\r]*")
-_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.S)
+_JSON_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.S)
 """One character in a JSON string: a surrogate pair, another escape or the character itself."""
 _DECODER = json.JSONDecoder()
 _NOT_A_NOTEBOOK = "it is not a notebook"
@@ -34,7 +34,7 @@ class Cell:
     """A code cell of a notebook."""
 
     number: int
-    """Its number among all cells, from 1."""
+    """The number among all cells, from 1."""
     source: str
     literals: tuple[tuple[int, int, str], ...]
     """(start, end, value) for each JSON string that the source consists of.
@@ -52,18 +52,18 @@ class Cell:
         Both are (start, end, new text). A replacement that spans several JSON strings becomes one for each of them.
         """
         starts = [0, *itertools.accumulate(len(value) for _, _, value in self.literals)]
-        offsets: dict[int, list[int]] = {}
-        for start, end, new in replacements:
-            json_text = json.dumps(new, ensure_ascii=self.text.isascii())[1:-1]
-            number = bisect.bisect_right(starts, start) - 1
-            while starts[number] < end:
-                literal_start, literal_end, value = self.literals[number]
-                if number not in offsets:
-                    characters = _CHARACTER.finditer(self.text, literal_start, literal_end)
-                    offsets[number] = [literal_start, *(match.end() for match in characters)]
-                first, last = max(start - starts[number], 0), min(end - starts[number], len(value))
-                yield offsets[number][first], offsets[number][last], json_text
-                json_text, number = "", number + 1
+        character_offsets: dict[int, list[int]] = {}
+        for start, end, new_text in replacements:
+            json_text = json.dumps(new_text, ensure_ascii=self.text.isascii())[1:-1]
+            literal_number = bisect.bisect_right(starts, start) - 1
+            while starts[literal_number] < end:
+                literal_start, literal_end, value = self.literals[literal_number]
+                if literal_number not in character_offsets:
+                    characters = _JSON_CHARACTER.finditer(self.text, literal_start, literal_end)
+                    character_offsets[literal_number] = [literal_start, *(match.end() for match in characters)]
+                first, last = max(start - starts[literal_number], 0), min(end - starts[literal_number], len(value))
+                yield character_offsets[literal_number][first], character_offsets[literal_number][last], json_text
+                json_text, literal_number = "", literal_number + 1  # only the first part contains the new text
 
 
 def list_code_cells(text: str) -> list[Cell]:
@@ -85,6 +85,7 @@ def list_code_cells(text: str) -> list[Cell]:
         if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
             continue
         members = _list_members(text, cell)
+        # format 3 calls it `input`
         source = members.get("source", members.get("input"))
         strings = _list_items(text, source) or ([source] if source is not None else [])
         literals = tuple(
@@ -113,12 +114,16 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _parse_node(text: str, position: int) -> _Node:
+    """Return the JSON value that begins at a position."""
     value, end = _DECODER.raw_decode(text, position)
     return _Node(value, position, end)
 
 
 def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
-    """Return the members of a JSON object by key: the last of duplicate keys. Empty for any other value."""
+    """Return the members of a JSON object by key, and an empty dict for any other value.
+
+    Of duplicate keys, the last one counts.
+    """
     members: dict[str, _Node] = {}
     if node is None or not isinstance(node.value, dict) or not node.value:
         return members
@@ -132,9 +137,9 @@ def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
 
 
 def _get_items(text: str, node: _Node, name: str) -> list[_Node]:
-    """Return the items of an array that is the member `name` of an object. Empty if it is missing or null.
+    """Return the items of an array that is the member `name` of an object, or [] if it is missing or null.
 
-    Raise ValueError if the member has any other type.
+    Raise ValueError if the member is anything else.
     """
     member = _list_members(text, node).get(name)
     if member is not None and member.value is not None and not isinstance(member.value, list):
@@ -143,7 +148,7 @@ def _get_items(text: str, node: _Node, name: str) -> list[_Node]:
 
 
 def _list_items(text: str, node: _Node | None) -> list[_Node]:
-    """Return the items of a JSON array. Empty for any other value."""
+    """Return the items of a JSON array, and an empty list for any other value."""
     items: list[_Node] = []
     if node is None or not isinstance(node.value, list) or not node.value:
         return items
@@ -168,7 +173,7 @@ def convert_magics(source: str) -> str:
             body = source.partition("\n")[2]
             return f"__tfdoctor_shell({body!r})"
         if kind in ("time", "timeit", "capture", "prun"):
-            return "\n" + convert_magics(source.partition("\n")[2])  # keep the line numbers
+            return "\n" + convert_magics(source.partition("\n")[2])  # an empty line for that of the magic
         return ""
     if not re.search(r"[%!?]", source):
         return source

@@ -18,11 +18,11 @@ __all__ = ["MAX_TREE_DEPTH", "Tree", "parse"]
 
 MAX_TREE_DEPTH = 120
 """The most levels of a tree that are converted. Deeper nodes are dropped."""
-# Statements that only Python 2 has: print and exec without brackets, `except E, e:` and `raise E, "text"`.
-_PYTHON_2 = re.compile(
+_PYTHON_2_STATEMENT = re.compile(
     rb"^\s*(?:print\s+[^\s(=.,]|print\s*>>|exec\s+[\"'\w]|except\s+[\w.]+\s*,\s*\w+\s*:|raise\s+\w+\s*,)",
     re.M,
 )
+"""Statements of Python 2: print and exec without brackets, `except E, e:` and `raise E, "text"`."""
 _CALL_ASSIGNMENT = re.compile(r"\)\s*=(?!=)")
 """An assignment to a call, such as `os.environ("NAME") = …`."""
 
@@ -32,12 +32,12 @@ class Tree:
 
     __slots__ = ("first_error_line", "is_python_2", "root")
 
-    def __init__(self, root: ast.Module, *, python_2: bool = False, error_line: int = 0) -> None:
+    def __init__(self, root: ast.Module, *, is_python_2: bool = False, first_error_line: int = 0) -> None:
         self.root = root
-        self.is_python_2 = python_2
+        self.is_python_2 = is_python_2
         """Whether the text is Python 2."""
-        self.first_error_line = error_line
-        """The first line that is not valid in any Python version. 0 if there is none."""
+        self.first_error_line = first_error_line
+        """The number of the first line that is invalid in every Python version, or 0."""
 
 
 def parse(text: str) -> Tree:
@@ -59,9 +59,10 @@ def _parse_with_tree_sitter(text: str) -> Tree:
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
     root = parser.parse(data).root_node
     converter = _Converter(data)
-    body = converter.block(root.children, 0)
-    is_python_2 = _PYTHON_2.search(data) is not None
-    return Tree(ast.Module(body=body, type_ignores=[]), python_2=is_python_2, error_line=converter.error_line)
+    body = converter.convert_block(root.children, 0)
+    is_python_2 = _PYTHON_2_STATEMENT.search(data) is not None
+    module = ast.Module(body=body, type_ignores=[])
+    return Tree(module, is_python_2=is_python_2, first_error_line=converter.first_error_line)
 
 
 class _Converter:
@@ -73,10 +74,10 @@ class _Converter:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.error_line = 0
-        """The first line with an error. 0 if there is none."""
+        self.first_error_line = 0
+        """The number of the first line with an error, or 0."""
 
-    def text(self, node: Any) -> str:
+    def get_text(self, node: Any) -> str:
         """Return the source text of a tree-sitter node."""
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
@@ -88,22 +89,22 @@ class _Converter:
 
     # ---------------------------------------------------------------- statements
 
-    def block(self, nodes: Iterable[Any], depth: int) -> list[ast.stmt]:
+    def convert_block(self, nodes: Iterable[Any], depth: int) -> list[ast.stmt]:
         """Convert the statements of a block."""
         body: list[ast.stmt] = []
-        target: Any = None
+        call_target: Any = None
         for node in nodes:
             if not node.is_named or node.type == "comment":
                 continue
-            if target is not None and node.type == "expression_statement":
-                value = self.make_expression(node.named_children, node, depth)
-                body.append(self.set_position(ast.Assign(targets=[target], value=value), node))
-                body[-1].lineno, body[-1].col_offset = target.lineno, target.col_offset
-                target = None
+            if call_target is not None and node.type == "expression_statement":
+                value = self.convert_expressions(node.named_children, node, depth)
+                body.append(self.set_position(ast.Assign(targets=[call_target], value=value), node))
+                body[-1].lineno, body[-1].col_offset = call_target.lineno, call_target.col_offset
+                call_target = None
                 continue
-            target = None
+            call_target = None
             if node.type == "ERROR":
-                target = self.convert_error(node, body, depth)
+                call_target = self.convert_error(node, body, depth)
             else:
                 body += self.convert_statement(node, depth + 1)
         return body or [ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)]
@@ -114,25 +115,25 @@ class _Converter:
         If the node ends with the beginning of an assignment to a call, return that call, else None.
         """
         children = [child for child in node.named_children if child.type != "comment"]
-        code = self.text(node).rstrip()
+        code = self.get_text(node).rstrip()
         if (
             children
             and children[-1].type == "call"
             and code.endswith("=")
-            and _CALL_ASSIGNMENT.search(code[-8:])
+            and _CALL_ASSIGNMENT.search(code[-8:])  # only at the end
         ):
             for child in children[:-1]:
                 body += self.convert_statement(child, depth + 1)
             return self.convert_expression(children[-1], depth + 1)
-        self.error_line = self.error_line or node.start_point[0] + 1
+        self.first_error_line = self.first_error_line or node.start_point[0] + 1
         for child in children:
             body += self.convert_statement(child, depth + 1)
         return None
 
-    def make_block(self, node: Any, field: str, depth: int) -> list[ast.stmt]:
+    def convert_field_block(self, node: Any, field: str, depth: int) -> list[ast.stmt]:
         """Convert the block in a field of a node. Return an empty list if there is none."""
         inner = node.child_by_field_name(field)
-        return self.block(inner.children, depth) if inner is not None else []
+        return self.convert_block(inner.children, depth) if inner is not None else []
 
     def convert_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         """Convert a statement, which can become several statements or none."""
@@ -161,7 +162,7 @@ class _Converter:
                     value=self.convert_expression(value, depth),
                 )
             ]
-        statements.append(ast.Expr(value=self.make_expression(children, node, depth)))
+        statements.append(ast.Expr(value=self.convert_expressions(children, node, depth)))
         return statements
 
     def s_assignment(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -180,20 +181,20 @@ class _Converter:
         orelse: list[ast.stmt] = []
         for clause in reversed(node.children_by_field_name("alternative")):
             if clause.type == "else_clause":
-                orelse = self.make_block(clause, "body", depth)
+                orelse = self.convert_field_block(clause, "body", depth)
             else:
                 inner = ast.If(
                     test=self.convert_expression(clause.child_by_field_name("condition"), depth),
-                    body=self.make_block(clause, "consequence", depth),
+                    body=self.convert_field_block(clause, "consequence", depth),
                     orelse=orelse,
                 )
                 orelse = [self.set_position(inner, clause)]
-        return [ast.If(test=test, body=self.make_block(node, "consequence", depth), orelse=orelse)]
+        return [ast.If(test=test, body=self.convert_field_block(node, "consequence", depth), orelse=orelse)]
 
     def make_orelse(self, node: Any, depth: int) -> list[ast.stmt]:
         """Convert the `else` block of a loop. Return an empty list if there is none."""
-        other = node.child_by_field_name("alternative")
-        return self.make_block(other, "body", depth) if other is not None else []
+        else_clause = node.child_by_field_name("alternative")
+        return self.convert_field_block(else_clause, "body", depth) if else_clause is not None else []
 
     def s_for_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         target = self.convert_target(node.child_by_field_name("left"), depth)
@@ -202,7 +203,7 @@ class _Converter:
             ast.For(
                 target=target,
                 iter=iterable,
-                body=self.make_block(node, "body", depth),
+                body=self.convert_field_block(node, "body", depth),
                 orelse=self.make_orelse(node, depth),
             )
         ]
@@ -211,7 +212,7 @@ class _Converter:
         test = self.convert_expression(node.child_by_field_name("condition"), depth)
         return [
             ast.While(
-                test=test, body=self.make_block(node, "body", depth), orelse=self.make_orelse(node, depth)
+                test=test, body=self.convert_field_block(node, "body", depth), orelse=self.make_orelse(node, depth)
             )
         ]
 
@@ -222,18 +223,18 @@ class _Converter:
                 inner = [child for child in clause.named_children if child.type != "block"]
                 block = next((child for child in clause.named_children if child.type == "block"), None)
                 exception = self.convert_expression(inner[0], depth) if inner else None
-                body = self.block(block.children, depth) if block is not None else []
+                body = self.convert_block(block.children, depth) if block is not None else []
                 handlers.append(
                     self.set_position(ast.ExceptHandler(type=exception, name=None, body=body), clause)
                 )
             elif clause.type == "else_clause":
-                orelse = self.make_block(clause, "body", depth)
+                orelse = self.convert_field_block(clause, "body", depth)
             elif clause.type == "finally_clause":
                 block = next((child for child in clause.named_children if child.type == "block"), None)
-                finalbody = self.block(block.children, depth) if block is not None else []
+                finalbody = self.convert_block(block.children, depth) if block is not None else []
         return [
             ast.Try(
-                body=self.make_block(node, "body", depth),
+                body=self.convert_field_block(node, "body", depth),
                 handlers=handlers,
                 orelse=orelse,
                 finalbody=finalbody,
@@ -254,23 +255,23 @@ class _Converter:
             items.append(
                 ast.withitem(context_expr=self.convert_expression(value, depth), optional_vars=target)
             )
-        return [ast.With(items=items, body=self.make_block(node, "body", depth))]
+        return [ast.With(items=items, body=self.convert_field_block(node, "body", depth))]
 
     def s_function_definition(self, node: Any, depth: int) -> list[ast.stmt]:
-        name = self.text(node.child_by_field_name("name"))
+        name = self.get_text(node.child_by_field_name("name"))
         args = self.make_parameters(node.child_by_field_name("parameters"), depth)
-        body = self.make_block(node, "body", depth)
+        body = self.convert_field_block(node, "body", depth)
         return [ast.FunctionDef(name=name, args=args, body=body, decorator_list=[], returns=None)]
 
     def s_class_definition(self, node: Any, depth: int) -> list[ast.stmt]:
-        name = self.text(node.child_by_field_name("name"))
+        name = self.get_text(node.child_by_field_name("name"))
         superclasses = node.child_by_field_name("superclasses")
         bases = (
             [self.convert_expression(base, depth) for base in superclasses.named_children]
             if superclasses is not None
             else []
         )
-        body = self.make_block(node, "body", depth)
+        body = self.convert_field_block(node, "body", depth)
         return [ast.ClassDef(name=name, bases=bases, keywords=[], body=body, decorator_list=[])]
 
     def s_decorated_definition(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -294,26 +295,26 @@ class _Converter:
                 parameter.named_children[0] if parameter.named_children else parameter
             )
             if parameter.type == "identifier":
-                names.append(self.set_position(ast.arg(arg=self.text(parameter)), parameter))
+                names.append(self.set_position(ast.arg(arg=self.get_text(parameter)), parameter))
             elif "default" in parameter.type:
-                names.append(self.set_position(ast.arg(arg=self.text(inner)), parameter))
+                names.append(self.set_position(ast.arg(arg=self.get_text(inner)), parameter))
                 value = parameter.child_by_field_name("value")
                 defaults.append(self.convert_expression(value, depth))
             elif parameter.type == "typed_parameter":
-                names.append(self.set_position(ast.arg(arg=self.text(inner)), parameter))
+                names.append(self.set_position(ast.arg(arg=self.get_text(inner)), parameter))
         return ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=defaults)
 
     def s_return_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         return [
             ast.Return(
-                value=self.make_expression(node.named_children, node, depth) if node.named_children else None
+                value=self.convert_expressions(node.named_children, node, depth) if node.named_children else None
             )
         ]
 
     def s_raise_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         return [
             ast.Raise(
-                exc=self.make_expression(node.named_children, node, depth) if node.named_children else None
+                exc=self.convert_expressions(node.named_children, node, depth) if node.named_children else None
             )
         ]
 
@@ -328,7 +329,7 @@ class _Converter:
         return [ast.Import(names=self.make_aliases(node.children_by_field_name("name")))]
 
     def s_import_from_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
-        module = self.text(node.child_by_field_name("module_name"))
+        module = self.get_text(node.child_by_field_name("module_name"))
         names = self.make_aliases(node.children_by_field_name("name")) or [ast.alias(name="*")]
         level = len(module) - len(module.lstrip("."))
         return [ast.ImportFrom(module=module.lstrip(".") or None, names=names, level=level)]
@@ -340,10 +341,10 @@ class _Converter:
             if name_node.type == "aliased_import":
                 name, alias = name_node.child_by_field_name("name"), name_node.child_by_field_name("alias")
                 aliases.append(
-                    self.set_position(ast.alias(name=self.text(name), asname=self.text(alias)), name_node)
+                    self.set_position(ast.alias(name=self.get_text(name), asname=self.get_text(alias)), name_node)
                 )
             else:
-                aliases.append(self.set_position(ast.alias(name=self.text(name_node)), name_node))
+                aliases.append(self.set_position(ast.alias(name=self.get_text(name_node)), name_node))
         return aliases
 
     def s_future_import_statement(self, _node: Any, _depth: int) -> list[ast.stmt]:
@@ -359,7 +360,7 @@ class _Converter:
         return [ast.Continue()]
 
     def s_global_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
-        return [ast.Global(names=[self.text(child) for child in node.named_children])]
+        return [ast.Global(names=[self.get_text(child) for child in node.named_children])]
 
     # ---------------------------------------------------------------- expressions
 
@@ -370,7 +371,7 @@ class _Converter:
             target.ctx = ast.Store()
         return target
 
-    def make_expression(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
+    def convert_expressions(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
         """Convert a single node to its expression, or several to a tuple at the position of `node`."""
         elements = [self.convert_expression(child, depth + 1) for child in nodes if child.type != "comment"]
         return (
@@ -380,7 +381,7 @@ class _Converter:
         )
 
     def convert_expression(self, node: Any, depth: int) -> Any:
-        """Convert an expression. A missing node, or one that is too deep, becomes the constant None."""
+        """Convert an expression. A node that is missing or too deep becomes the constant None."""
         if node is None or depth > MAX_TREE_DEPTH:
             return ast.Constant(value=None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
         convert = getattr(self, f"e_{node.type}", None)
@@ -395,18 +396,18 @@ class _Converter:
         return self.set_position(result, node) if not hasattr(result, "lineno") else result
 
     def e_identifier(self, node: Any, _depth: int) -> Any:
-        return ast.Name(id=self.text(node), ctx=ast.Load())
+        return ast.Name(id=self.get_text(node), ctx=ast.Load())
 
     def e_attribute(self, node: Any, depth: int) -> Any:
         name = node.child_by_field_name("attribute")
         return ast.Attribute(
             value=self.convert_expression(node.child_by_field_name("object"), depth),
-            attr=self.text(name),
+            attr=self.get_text(name),
             ctx=ast.Load(),
         )
 
     def e_subscript(self, node: Any, depth: int) -> Any:
-        inner = self.make_expression(node.children_by_field_name("subscript"), node, depth)
+        inner = self.convert_expressions(node.children_by_field_name("subscript"), node, depth)
         return ast.Subscript(
             value=self.convert_expression(node.child_by_field_name("value"), depth),
             slice=inner,
@@ -414,6 +415,7 @@ class _Converter:
         )
 
     def e_slice(self, _node: Any, _depth: int) -> Any:
+        """Return a slice without bounds."""
         return ast.Slice(lower=None, upper=None, step=None)
 
     def e_call(self, node: Any, depth: int) -> Any:
@@ -426,7 +428,7 @@ class _Converter:
                 name, value = argument.child_by_field_name("name"), argument.child_by_field_name("value")
                 keywords.append(
                     self.set_position(
-                        ast.keyword(arg=self.text(name), value=self.convert_expression(value, depth)),
+                        ast.keyword(arg=self.get_text(name), value=self.convert_expression(value, depth)),
                         argument,
                     )
                 )
@@ -434,7 +436,7 @@ class _Converter:
                 keywords.append(
                     self.set_position(
                         ast.keyword(
-                            arg=None, value=self.make_expression(argument.named_children, argument, depth)
+                            arg=None, value=self.convert_expressions(argument.named_children, argument, depth)
                         ),
                         argument,
                     )
@@ -448,7 +450,7 @@ class _Converter:
         )
 
     def e_parenthesized_expression(self, node: Any, depth: int) -> Any:
-        return self.make_expression(node.named_children, node, depth)
+        return self.convert_expressions(node.named_children, node, depth)
 
     def e_list(self, node: Any, depth: int) -> Any:
         return ast.List(
@@ -469,11 +471,11 @@ class _Converter:
                 values.append(self.convert_expression(child.child_by_field_name("value"), depth))
             elif child.type == "dictionary_splat":
                 keys.append(None)
-                values.append(self.make_expression(child.named_children, child, depth))
+                values.append(self.convert_expressions(child.named_children, child, depth))
         return ast.Dict(keys=keys, values=values)
 
     def e_binary_operator(self, node: Any, depth: int) -> Any:
-        operator = self.text(node.child_by_field_name("operator"))
+        operator = self.get_text(node.child_by_field_name("operator"))
         op = {"%": ast.Mod(), "*": ast.Mult(), "-": ast.Sub()}.get(
             operator, ast.Add() if operator == "+" else ast.BitOr()
         )
@@ -483,6 +485,7 @@ class _Converter:
         )
 
     def e_comparison_operator(self, node: Any, depth: int) -> Any:
+        """Convert a comparison. Every operator becomes `==`."""
         parts = [self.convert_expression(child, depth) for child in node.named_children]
         return ast.Compare(left=parts[0], ops=[ast.Eq()] * (len(parts) - 1), comparators=parts[1:])
 
@@ -492,8 +495,8 @@ class _Converter:
 
     def make_constant(self, node: Any) -> Any:
         """Return the constant of a Python 2 or 3 literal, or the constant None if it cannot be evaluated."""
-        # Python 2 also has 10L, 0777 and ur"text"
-        text = self.text(node)
+        # the other spellings are for 10L, 0777 and ur"text" in Python 2
+        text = self.get_text(node)
         for spelling in (text, text.rstrip("lL"), f"0o{text[1:]}", text.lstrip("uU"), text[1:]):
             try:
                 return ast.Constant(value=ast.literal_eval(spelling))

@@ -42,21 +42,22 @@ class Reporter:
     """The state and functions that all Python checks share."""
 
     state: WalkState
-    # methods of the subclass `Evaluator`
+    # methods of the subclass `Evaluator`, which the checks call
     look_up: Any
     evaluate_function: Any
-    value: Any
+    evaluate: Any
 
     def __init__(self, target: LintTarget, text: str) -> None:
         self.target = target
         self.text = text
         self.problems: dict[tuple[Any, ...], LintProblem] = {}
+        """The findings, by (kind, cell number, line, byte offset)."""
         self.cell_number: int | None = None
         self.lines: list[str] = []
-        self.is_certain = True
+        self.offers_fixes = True
         """Whether fixes are certain. False for a dict that only seems to be an environment."""
         self.first_line = 0
-        """The number of lines of the notebook before this cell."""
+        """The number of lines in the cells before this one."""
         self.guard_depth = 0
         """The depth of nested branches that test the TensorFlow version or handle a missing name."""
         self.branch_depth = 0
@@ -69,13 +70,13 @@ class Reporter:
         """Whether operations are added to a graph instead of run."""
         self.is_python_2 = False
         """Whether the file is Python 2."""
-        self.devices: list[Any] = []
+        self.open_devices: list[Any] = []
         """The values of the open tf.device contexts, outermost first."""
-        self.loops: list[Any] = []
+        self.open_loops: list[Any] = []
         """The nodes of the open loops, outermost first."""
         self.tf_names: set[str] = set()
         """The names by which the text refers to TensorFlow or to something imported from it."""
-        self.steps = 0
+        self.step_count = 0
         """The number of statements and expressions evaluated so far."""
         self.cells_loading: Counter[str] = Counter()
         """The number of cells of the notebook that load each name."""
@@ -89,14 +90,14 @@ class Reporter:
 
     def is_loaded_elsewhere(self, name: str) -> bool:
         """Return whether another cell of the notebook loads the name."""
-        return self.cells_loading[name] > (name in self.names_loaded)
+        return self.cells_loading[name] > (name in self.names_loaded)  # without this cell itself
 
-    def count_work(self, items: int) -> None:
+    def count_work(self, item_count: int) -> None:
         """Count the work on items or characters as steps, so that MAX_STEPS limits all work on a file.
 
         Callers pass ITEMS_PER_STEP (16) for an item that takes as much time as a step.
         """
-        self.steps += items // ITEMS_PER_STEP
+        self.step_count += item_count // ITEMS_PER_STEP
 
     def find_column(self, line: int, offset: int) -> int:
         """Return the column in characters, from 1, of an offset in UTF-8 bytes on a line."""
@@ -105,40 +106,42 @@ class Reporter:
             return offset + 1
         data, characters_before = _encode_line(text)
         block = min(offset, len(data)) // _BLOCK_BYTES
-        block_start = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
-        return characters_before[block] + len(block_start) + 1
+        block_prefix = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
+        return characters_before[block] + len(block_prefix) + 1
 
     def format_position(self, node: Any) -> str:
         """Return the position of a node for messages: "cell 2, line 5" or "line 5"."""
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
         return f"{cell}line {node.lineno}"
 
-    def make_fix(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
-        """Return the fix that replaces `old` between two byte offsets of a line, or None if it is not there."""
-        if not line or end is None or not 0 < line <= len(self.lines):
+    def make_fix(self, line: Any, start_offset: int, end_offset: Any, old_text: str, new_text: str) -> Fix | None:
+        """Return the fix that replaces `old_text` at two byte offsets of a line, or None if it is not there."""
+        if not line or end_offset is None or not 0 < line <= len(self.lines):
             return None
-        first, last = self.find_column(line, start), self.find_column(line, end)
-        if self.lines[line - 1][first - 1 : last - 1] != old:
+        start_column, end_column = self.find_column(line, start_offset), self.find_column(line, end_offset)
+        if self.lines[line - 1][start_column - 1 : end_column - 1] != old_text:
             return None
-        return Fix(line, first, line, last, new, old)
+        return Fix(
+            line=line, column=start_column, end_line=line, end_column=end_column, text=new_text, old=old_text
+        )
 
     def report(
         self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
     ) -> None:
         """Add a finding of the kind `name` at a node, or at the (line, byte offset) `at`.
 
-        It is not added if this position already has a finding of this kind, or if the file has MAX_FINDINGS.
+        It is not added if this position already has a finding of this kind, or if the file already has MAX_FINDINGS.
         """
         line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
         if key not in self.problems and len(self.problems) < MAX_FINDINGS:
             self.problems[key] = LintProblem(
-                name,
-                message,
-                line,
-                self.find_column(line, offset),
+                name=name,
+                message=message,
+                line=line,
+                column=self.find_column(line, offset),
                 cell=self.cell_number,
-                fix=fix if self.is_certain else None,
+                fix=fix if self.offers_fixes else None,
             )
 
     def record_gpu_use(self, node: Any) -> None:

@@ -58,7 +58,7 @@ class Settings:
     exclude: tuple[str, ...] = ()
     """Patterns for excluded paths relative to the pyproject.toml, or for the name of a file or folder."""
     per_file: tuple[tuple[str, frozenset[str]], ...] = ()
-    """(path pattern, names of the kinds of findings that are not reported for matching paths)."""
+    """(path pattern, names of the kinds that are not reported for matching paths) for each pattern."""
 
     def is_excluded(self, path: str) -> bool:
         """Return whether a path is excluded. It is relative to the pyproject.toml and separated by "/"."""
@@ -73,11 +73,11 @@ class Settings:
 
 def _matches_pattern(path: str, pattern: str) -> bool:
     """Return whether a pattern matches a path, one of its parent folders, or the name of any of these."""
-    plain = pattern.strip("/")
-    parts = path.split("/")
-    if any(fnmatch.fnmatchcase(part, plain) for part in parts):
+    relative_pattern = pattern.strip("/")
+    names = path.split("/")
+    if any(fnmatch.fnmatchcase(part, relative_pattern) for part in names):
         return True
-    return any(fnmatch.fnmatchcase("/".join(parts[: end + 1]), plain) for end in range(len(parts)))
+    return any(fnmatch.fnmatchcase("/".join(names[: last_index + 1]), relative_pattern) for last_index in range(len(names)))
 
 
 def parse_release(text: str) -> tuple[int, int] | None:
@@ -95,8 +95,8 @@ def parse_settings(table: Mapping[str, Any]) -> Settings:
     """Return the settings in a [tool.tfdoctor] table. Raise SettingsError if a key or value is invalid."""
     for key in table:
         if key not in _KEYS:
-            similar = difflib.get_close_matches(key, _KEYS, n=1)
-            msg = f"unknown key `{key}`{f', did you mean `{similar[0]}`?' if similar else ''}"
+            similar_keys = difflib.get_close_matches(key, _KEYS, n=1)
+            msg = f"unknown key `{key}`{f', did you mean `{similar_keys[0]}`?' if similar_keys else ''}"
             raise SettingsError(msg)
     tf = table.get("tf")
     if tf is not None and (not isinstance(tf, str) or parse_release(tf) is None):
@@ -112,15 +112,15 @@ def parse_settings(table: Mapping[str, Any]) -> Settings:
         gpus=gpus,
         ignore=_parse_kinds(table.get("ignore", []), "ignore"),
         select=_parse_kinds(table["select"], "select") if "select" in table else frozenset(LINT),
-        exclude=tuple(_check_texts(table.get("exclude", []), "exclude")),
+        exclude=tuple(_validate_texts(table.get("exclude", []), "exclude")),
         per_file=tuple(
             (pattern, _parse_kinds(codes, "per-file-ignores")) for pattern, codes in per_file.items()
         ),
     )
 
 
-def _check_texts(value: Any, key: str) -> list[str]:
-    """Return the value. Raise SettingsError if it is not a list of texts that are not empty."""
+def _validate_texts(value: Any, key: str) -> list[str]:
+    """Return the value unchanged. Raise SettingsError if it is not a list of non-empty texts."""
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         msg = f"`{key}` takes a list of texts"
         raise SettingsError(msg)
@@ -130,11 +130,11 @@ def _check_texts(value: Any, key: str) -> list[str]:
 def _parse_kinds(value: Any, key: str) -> frozenset[str]:
     """Return the names of the kinds with these codes or names. Raise SettingsError if one is unknown."""
     kinds = set()
-    for code in _check_texts(value, key):
+    for code in _validate_texts(value, key):
         name = find_kind(code)
         if name is None:
-            similar = difflib.get_close_matches(code, [*LINT, *LINT.values()], n=1)
-            msg = f"`{key}`: {code!r} is not a finding of lint{f', did you mean `{similar[0]}`?' if similar else ''}"
+            similar_names = difflib.get_close_matches(code, [*LINT, *LINT.values()], n=1)
+            msg = f"`{key}`: {code!r} is not a finding of lint{f', did you mean `{similar_names[0]}`?' if similar_names else ''}"
             raise SettingsError(msg)
         kinds.add(name)
     return frozenset(kinds)

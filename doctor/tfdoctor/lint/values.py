@@ -1,4 +1,4 @@
-"""Values of expressions that are known without running the code. None means an unknown value."""
+"""The values of expressions, as far as they are known without running the code. None is an unknown value."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Map:
 
 @dataclass(slots=True)
 class Many:
-    """A variable that has each of these values in turn, as in a loop."""
+    """Several values, which a variable has in turn, as in a loop."""
 
     values: list[Any]
 
@@ -72,7 +72,11 @@ class Obj:
     kind: str
     """The kind of object: gpus, gpu, config, options, cluster, model, sub (a part of a config), text, …."""
     data: Any = None
-    """What is known about the object. Its type depends on the kind."""
+    """What is known about the object. Its type depends on the kind.
+
+    For "gpus" it says which GPUs: None for all, 0 for the first, "some" for others. For "gpu" it is an index, "each" for
+    a loop variable that stands for all GPUs, "some", or None if it is unknown.
+    """
     node: Any = None
     """The node of the call that created it. None if it is not needed."""
 
@@ -104,9 +108,9 @@ class WalkState:
     """The events that have certainly happened before a statement runs."""
 
     imported: int = 0
-    """The line that imports TensorFlow. 0 if it is not certain that one did."""
+    """The line that imports TensorFlow, or 0 if it is not certain that a line did."""
     used: int = 0
-    """The line that first uses the GPUs. 0 if it is not certain that one did."""
+    """The line that first uses the GPUs, or 0 if it is not certain that a line did."""
     import_place: str = ""
     """The position of the import for messages: "cell 2, line 5" or "line 5"."""
     use_place: str = ""

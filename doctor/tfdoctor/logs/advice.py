@@ -58,8 +58,6 @@ _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
     ),
 }
 """The remedies that do not depend on the log."""
-
-
 _TOOLKIT_FOLDER = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
 """A library folder of a CUDA toolkit. The groups are the toolkit's root and the version in its name, such as "-11.2"."""
 _COUNTERS_REMEDY = Remedy(
@@ -110,7 +108,7 @@ def _list_search_path(context: LogContext) -> list[str]:
 def _make_cupti_remedy(context: LogContext) -> Remedy:
     """Return the remedy that adds CUPTI to the search path.
 
-    It is the CUPTI of the toolkit that the log names, or else of /usr/local/cuda.
+    It is the CUPTI of the first toolkit on the search path in the log, or else of /usr/local/cuda.
     """
     toolkits = [match[1] for folder in _list_search_path(context) if (match := _TOOLKIT_FOLDER.match(folder))]
     toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
@@ -127,17 +125,17 @@ def _make_driver_remedies(context: LogContext) -> tuple[Remedy, ...]:
     exact_version = context.origin.version or (
         context.origin.release.minor if context.origin.release is not None else ""
     )
-    release = shlex.quote(exact_version) if exact_version else "latest"
+    release_argument = shlex.quote(exact_version) if exact_version else "latest"
     subject = f"TensorFlow {exact_version}" if exact_version else "a release"
-    newer = Remedy(
+    newer_driver_remedy = Remedy(
         f"Install a newer NVIDIA driver; this shows which one {subject} needs.",
-        (f"tfdoctor matrix --tf {release}",),
-        True,
+        (f"tfdoctor matrix --tf {release_argument}",),
+        changes_system=True,
     )
     if not _make_driver_option(context):
-        return (newer,)
-    text = f"Or take a TensorFlow that runs on driver {context.driver_version}, without root."
-    return (newer, Remedy(text, (_make_recommend_command(context),)))
+        return (newer_driver_remedy,)
+    suggestion = f"Or take a TensorFlow that runs on driver {context.driver_version}, without root."
+    return (newer_driver_remedy, Remedy(suggestion, (_make_recommend_command(context),)))
 
 
 def _make_stub_remedy(context: LogContext) -> Remedy:
@@ -154,13 +152,14 @@ def _make_stub_remedy(context: LogContext) -> Remedy:
 
 
 def _make_folder_remedy(context: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedy that adds the required CUDA's folder, if the log shows enough, as a tuple."""
+    """Return the remedy that puts the required CUDA's folder first on the search path, or () if unknown."""
     if context.mismatched_cuda is None or "." not in (required := context.mismatched_cuda[1]):
         return ()
     for folder in _list_search_path(context):
         match = _TOOLKIT_FOLDER.match(folder)
-        if match is not None and match[2]:
-            required_folder = folder.replace(match[2], f"-{required}", 1)
+        version_suffix = match[2] if match is not None else None
+        if version_suffix:
+            required_folder = folder.replace(version_suffix, f"-{required}", 1)
             text = f"Or search CUDA {required}'s folder first, where that is installed beside it ({required_folder})."
             return (
                 Remedy(
@@ -221,10 +220,11 @@ def _find_release(context: LogContext) -> Release | None:
 def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     """Return the remedies for missing libraries.
 
-    The first one repairs the environment. The others suggest a new environment or image, a suitable release, and the
-    requirements of the release.
+    The first remedy repairs the environment. The others suggest a new environment or image, a suitable release, and
+    the requirements of the release.
     """
     release, version = _find_release(context), context.origin.version
+    # without a release of compat/, the log comes from another build of this version
     if context.origin.release is None and version is not None and not context.is_windows:
         other_build_text = (
             f"This TensorFlow {version} was built for other libraries; the one from the package index, "
@@ -233,65 +233,65 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
         )
         return (Remedy(other_build_text, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
     if context.is_windows:
-        wsl = Remedy(
+        wsl_remedy = Remedy(
             "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
             ("tfdoctor install",),
         )
-        return (wsl, *_make_requirement_remedy(context, release, version))
-    includes_cuda = release is not None and context.compat.cuda_set(release.version) is not None
-    repair = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
-    if includes_cuda:
-        repair = Remedy(
+        return (wsl_remedy, *_make_requirement_remedy(context, release, version))
+    has_cuda_packages = release is not None and context.compat.cuda_set(release.version) is not None
+    repair_remedy = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
+    if has_cuda_packages:
+        repair_remedy = Remedy(
             "On that machine: see what is wrong, and have it fixed.", ("tfdoctor check", "tfdoctor fix")
         )
     if release is None or not release.gpu:
-        new_environment = Remedy(
+        install_remedy = Remedy(
             "Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",)
         )
         return (
-            repair,
-            new_environment,
+            repair_remedy,
+            install_remedy,
             *_suggest_suitable_release(context),
             *_make_requirement_remedy(context, None, None),
         )
     exact_version = version if version and context.compat.release(version) else release.version
     release_argument = shlex.quote(exact_version if version and version != release.minor else release.minor)
-    options = [repair, *_make_folder_remedy(context)]
+    remedies = [repair_remedy, *_make_folder_remedy(context)]
     if not _is_compatible(context, release):
-        text = f"Or see what there is of TensorFlow {exact_version} for the card and the driver in this log."
+        suggestion = f"Or see what there is of TensorFlow {exact_version} for the card and the driver in this log."
         return (
-            *options,
-            Remedy(text, (f"{_make_recommend_command(context)} --tf {release_argument}",)),
+            *remedies,
+            Remedy(suggestion, (f"{_make_recommend_command(context)} --tf {release_argument}",)),
             *_make_requirement_remedy(context, release, version),
         )
     machine_options = _make_machine_options(context)
-    if includes_cuda:
-        text = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
-        options.append(Remedy(text, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
-    official = context.compat.official_image(exact_version)
-    can_build_official = official is not None and _is_locked(
-        context, exact_version, (official.recipe.python,)
+    if has_cuda_packages:
+        suggestion = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
+        remedies.append(Remedy(suggestion, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
+    official_image = context.compat.official_image(exact_version)
+    can_build_official = official_image is not None and _is_locked(
+        context, exact_version, (official_image.recipe.python,)
     )
     if (
-        includes_cuda
+        has_cuda_packages
         or can_build_official
         or context.compat.ngc_images(exact_version)
         or _has_base_image(context, release)
     ):
-        text = (
+        suggestion = (
             f"Or build a container image of TensorFlow {exact_version} in which it finds them."
             f"{_describe_code(context, release)}"
         )
-        options.append(Remedy(text, (f"tfdoctor build --tf {release_argument}{machine_options}",)))
+        remedies.append(Remedy(suggestion, (f"tfdoctor build --tf {release_argument}{machine_options}",)))
     else:
-        options.append(
+        remedies.append(
             Remedy(
                 "Or see which release comes nearest.",
                 (f"tfdoctor recommend --tf {release_argument}{machine_options}",),
             )
         )
     return (
-        *options,
+        *remedies,
         *_suggest_suitable_release(context),
         *_make_requirement_remedy(context, release, version),
     )
@@ -299,17 +299,17 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
 
 def _is_compatible(context: LogContext, release: Release) -> bool:
     """Return whether the release runs on the GPUs and driver in the log, as far as the log names them."""
-    matches = [
+    gpu_matches = [
         match
         for name in context.gpu_names[:4]
         if (match := context.compat.find_gpus_by_name(name)) is not None
     ]
-    gpus = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
+    gpus = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in gpu_matches)
     return not find_gpu_reasons(context.compat, release, Host(cards=gpus, driver=context.driver_version))
 
 
 def _describe_code(context: LogContext, release: Release) -> str:
-    """Return a sentence which says that the release has code for the GPUs in the log.
+    """Return a sentence that says that the release has code for the GPUs in the log.
 
     Return an empty string if the log names no GPU, or if the release lacks code for one of them.
     """
@@ -356,7 +356,7 @@ def _make_requirement_remedy(
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact_version = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
-    evidence = "lines of its source" if context.origin.basis == "lines" else "names of the libraries"
-    caveat = "" if version else f" (the release was deduced from the {evidence})"
+    evidence_text = "lines of its source" if context.origin.basis == "lines" else "names of the libraries"
+    caveat = "" if version else f" (the release was deduced from the {evidence_text})"
     text = f"TensorFlow {exact_version} needs CUDA {release.cuda}{cudnn}{caveat}."
     return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact_version)}",)),)

@@ -23,12 +23,13 @@ _MAX_LINE_BYTES = 1 << 20
 
 
 def is_binary(sample: bytes) -> bool:
-    """Return whether the first bytes of a file are binary, which more than 5 % of control characters show."""
+    """Return whether more than 5 % of the first bytes of a file are control characters."""
     if sample.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
     if not sample or _detect_utf16(sample):
         return False
     sample = sample.replace(b"\0", b"")
+    # white space, backspace and escape also occur in text
     control_chars = sum(byte < 8 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
     return control_chars * 20 > len(sample)
 
@@ -39,7 +40,7 @@ def iter_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     A block is larger if its first line is. A line of more than 1 MiB is split.
     """
     unfinished_line = b""
-    for data in _as_utf8(chunks):
+    for data in _convert_to_utf8(chunks):
         start = 0
         if unfinished_line:
             # copy only the end of the unfinished line, not the whole chunk
@@ -69,7 +70,7 @@ def iter_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield unfinished_line
 
 
-def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _convert_to_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes as UTF-8, without a byte-order mark and NULs.
 
     Up to three NULs in a row are dropped. More become a carriage return, which ends a line but does not change the
@@ -104,7 +105,7 @@ def strip_leading_nuls(data: bytes) -> bytes:
 def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes without NULs. Four or more in a row become a carriage return."""
     pending_nuls = 0
-    # the number of NULs at the end of the data so far, of which the next chunk may have more
+    """The number of NULs at the end of the data so far. More may follow in the next chunk."""
     for chunk in chunks:
         data = chunk
         if pending_nuls:
@@ -112,7 +113,7 @@ def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
             pending_nuls += len(chunk) - len(data)
             if not data:
                 continue
-            data = bytes(min(pending_nuls, 4)) + data
+            data = bytes(min(pending_nuls, 4)) + data  # four are enough to become a carriage return
             pending_nuls = 0
         if b"\0" in data:
             text = data.rstrip(b"\0") if data != bytes(len(data)) else b""
@@ -132,7 +133,7 @@ def _detect_utf16(data: bytes) -> str | None:
     sample = data[:_SAMPLE_BYTES]
     if len(sample) < 8:
         return None
-    # times 10: more than 40 % of all bytes are NULs at one parity, which is 80 % of those bytes
+    # NULs are more than 80 % of the bytes at one parity, which are half of all bytes, and few at the other
     even, odd = sample[0::2].count(0) * 10, sample[1::2].count(0) * 10
     if odd > len(sample) * 4 and even < len(sample):
         return "utf-16-le"

@@ -1,4 +1,4 @@
-"""Find the messages of a TensorFlow log about libraries that could not be opened.
+"""Find the libraries that could not be opened, according to the messages in a TensorFlow log.
 
 * 1.14 writes "Could not dlopen library 'X'; dlerror: …" (dso_loader.cc:53).
 * 1.15 and later write "Could not load dynamic library 'X'; dlerror: …". After 2.11 they do so only with
@@ -13,17 +13,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FAILED = re.compile(r"Could not (?:dlopen|load dynamic) library '([^'\n]{1,200})'; dlerror: ([^\n]{1,2000})")
+_FAILED_OPEN = re.compile(r"Could not (?:dlopen|load dynamic) library '([^'\n]{1,200})'; dlerror: ([^\n]{1,2000})")
 _NOT_FOUND_TEXTS = (
     "cannot open shared object file",
     "Kann die Shared-Object-Datei nicht",
     "无法打开共享对象文件",
 )
 """glibc's error texts for a missing file. They are translated if the program sets a locale, as Java programs do."""
-_NOT_FOUND = "|".join(_NOT_FOUND_TEXTS)
-_MISSING = re.compile(rf"(lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND})")
-_IMPORT_FAILED = re.compile(
-    rf"(?:ImportError|OSError): (lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND})"
+_NOT_FOUND_PATTERN = "|".join(_NOT_FOUND_TEXTS)
+_MISSING_SONAME = re.compile(rf"(lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND_PATTERN})")
+_FAILED_IMPORT = re.compile(
+    rf"(?:ImportError|OSError): (lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND_PATTERN})"
 )
 
 
@@ -34,7 +34,7 @@ class FailedOpen:
     requested: str
     """The library that TensorFlow tried to open."""
     missing: str
-    """The library that the loader did not find: `requested` itself, or one that it depends on."""
+    """The library that the loader did not find: the requested library, or one that it depends on."""
     error: str
     """The error text of dlerror, or the whole line of a failed import."""
     line: int
@@ -50,15 +50,16 @@ def find_failed_opens(log: str) -> tuple[FailedOpen, ...]:
     """Return the first failure of each library, in log order."""
     failures: dict[str, FailedOpen] = {}
     for number, line in enumerate(log.splitlines(), 1):
-        match = _FAILED.search(line[:4000])
+        match = _FAILED_OPEN.search(line[:4000])
         if match:
-            error = match[2].split("; LD_LIBRARY_PATH:")[0].strip()
-            missing = _MISSING.match(error)
-            failures.setdefault(
-                match[1], FailedOpen(match[1], missing[1] if missing else match[1], error, number)
-            )
+            requested, text = match.groups()
+            error = text.split("; LD_LIBRARY_PATH:")[0].strip()
+            missing_match = _MISSING_SONAME.match(error)
+            missing = missing_match[1] if missing_match else requested
+            failures.setdefault(requested, FailedOpen(requested, missing, error, number))
             continue
-        match = _IMPORT_FAILED.search(line[:4000])
+        match = _FAILED_IMPORT.search(line[:4000])
         if match:
-            failures.setdefault(match[1], FailedOpen(match[1], match[1], line.strip()[:400], number))
+            soname = match[1]
+            failures.setdefault(soname, FailedOpen(soname, soname, line.strip()[:400], number))
     return tuple(failures.values())

@@ -1,4 +1,4 @@
-"""The events of a log: the messages that were recognized, their lines, and the values in them.
+"""The events of a log, which are recognized messages with their lines and the values in them.
 
 Memory does not grow with the log, which can repeat a message a million times. For each signature, a limited number
 of different events is stored, and for each event only the first and the last occurrence. Therefore repetitions may
@@ -23,7 +23,7 @@ MAX_CHANGES = 8
 """The number of changes between events of a signature after which only the first and last of each are stored."""
 
 
-_Fields = tuple[tuple[str, str], ...]
+_Captures = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,85 +68,88 @@ class Log:
     bytes: int = 0
     """The size of the log in bytes."""
     max_changes: int = 0
-    """The number of changes between events of a signature that are stored in order (see MAX_CHANGES)."""
+    """The maximum number of changes between events of a signature that are stored in order (see MAX_CHANGES)."""
     _change_counts: dict[str, int] = field(default_factory=dict)
     """The number of changes so far, by signature id."""
-    _distinct_fields: dict[str, set[_Fields]] = field(default_factory=dict)
+    _known_captures: dict[str, set[_Captures]] = field(default_factory=dict)
     """The different captures so far, by signature id."""
-    _last_events: dict[str, dict[_Fields, Event]] = field(default_factory=dict)
+    _last_events: dict[str, dict[_Captures, Event]] = field(default_factory=dict)
     """The last repetition of each event, by signature id and captures."""
-    _full: set[str] = field(default_factory=set)
+    _full_signatures: set[str] = field(default_factory=set)
     """The signatures with more than MAX_KEPT_EVENTS different events, which share one last occurrence."""
 
-    def list_events(self, *ids: str) -> list[Event]:
+    def list_events(self, *signature_ids: str) -> list[Event]:
         """Return the events of these signatures, in log order."""
-        events = [event for name in ids for event in self.events.get(name, ())]
-        return sorted(events, key=lambda event: event.order) if len(ids) > 1 else events
+        events = [event for signature_id in signature_ids for event in self.events.get(signature_id, ())]
+        return sorted(events, key=lambda event: event.order) if len(signature_ids) > 1 else events
 
-    def has(self, *ids: str) -> bool:
-        return any(name in self.events for name in ids)
+    def has(self, *signature_ids: str) -> bool:
+        return any(signature_id in self.events for signature_id in signature_ids)
 
-    def first(self, *ids: str) -> Event | None:
-        return next(iter(self.list_events(*ids)), None)
+    def first(self, *signature_ids: str) -> Event | None:
+        return next(iter(self.list_events(*signature_ids)), None)
 
-    def last(self, *ids: str) -> Event | None:
-        return next(reversed(self.list_events(*ids)), None)
+    def last(self, *signature_ids: str) -> Event | None:
+        return next(reversed(self.list_events(*signature_ids)), None)
 
     def add(self, event: Event, times: int = 1) -> bool:
         """Add the last of `times` occurrences of an event. Return whether it is new.
 
         An event that is not new only updates the last occurrence of an earlier one.
         """
-        name = event.id
-        self.counts[name] = self.counts.get(name, 0) + times
-        key = tuple(event.fields.items())
-        seen_fields = self._distinct_fields.setdefault(name, set())
-        events = self.events.setdefault(name, [])
-        if self._change_counts.get(name, 0) < self.max_changes:
+        signature_id = event.id
+        self.counts[signature_id] = self.counts.get(signature_id, 0) + times
+        captures = tuple(event.fields.items())
+        known_captures = self._known_captures.setdefault(signature_id, set())
+        events = self.events.setdefault(signature_id, [])
+        if self._change_counts.get(signature_id, 0) < self.max_changes:
+            # the first events are stored in order, but only the first and the last of a run of equal ones
             if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
                 events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
-            self._change_counts[name] = self._change_counts.get(name, 0) + self.has_changed(
-                name, event.fields
+            self._change_counts[signature_id] = self._change_counts.get(signature_id, 0) + self.has_changed(
+                signature_id, event.fields
             )
-            seen_fields.add(key)
+            known_captures.add(captures)
             events.append(event)
             return True
-        if key not in seen_fields and len(seen_fields) < MAX_KEPT_EVENTS:
-            seen_fields.add(key)
+        if captures not in known_captures and len(known_captures) < MAX_KEPT_EVENTS:
+            known_captures.add(captures)
             events.append(event)
             return True
-        if key not in seen_fields and name not in self._full:
-            self._full.add(name)
-            event = max((event, *self._last_events.pop(name, {}).values()), key=lambda event: event.order)
-        last_by_fields = self._last_events.setdefault(name, {})
-        if name in self._full:
-            key = ()
-        if key not in last_by_fields or last_by_fields[key].order < event.order:
-            last_by_fields[key] = event
+        if captures not in known_captures and signature_id not in self._full_signatures:
+            # from now on, all events of the signature share one last occurrence
+            self._full_signatures.add(signature_id)
+            event = max((event, *self._last_events.pop(signature_id, {}).values()), key=lambda event: event.order)
+        last_events = self._last_events.setdefault(signature_id, {})
+        if signature_id in self._full_signatures:
+            captures = ()
+        if captures not in last_events or last_events[captures].order < event.order:
+            last_events[captures] = event
         return False
 
-    def has_changed(self, name: str, fields: dict[str, str]) -> bool:
+    def has_changed(self, signature_id: str, fields: dict[str, str]) -> bool:
         """Return whether these captures differ from those of the last event of the signature.
 
-        If so, the caller must add all pending events before the changed one. Return False if changes are no longer stored.
+        If they do, the caller must add all pending events before the changed one. Return False once enough changes
+        are stored.
         """
-        events = self.events.get(name, [])
+        events = self.events.get(signature_id, [])
         return (
             bool(events)
-            and self._change_counts.get(name, 0) < self.max_changes
+            and self._change_counts.get(signature_id, 0) < self.max_changes
             and events[-1].fields != fields
         )
 
-    def is_saturated(self, name: str) -> bool:
+    def is_saturated(self, signature_id: str) -> bool:
         """Return whether events of this signature with different captures are no longer distinguished."""
-        return name in self._full
+        return signature_id in self._full_signatures
 
     def finish(self) -> None:
         """Move the last occurrences to `events`. Call this after the last event was added."""
-        for name, last_by_fields in self._last_events.items():
-            self.events[name] += last_by_fields.values()
-            self.events[name].sort(key=lambda event: event.order)
+        for signature_id, last_events in self._last_events.items():
+            self.events[signature_id] += last_events.values()
+            self.events[signature_id].sort(key=lambda event: event.order)
         self._last_events.clear()
 
     def __iter__(self) -> Iterator[Event]:

@@ -43,11 +43,11 @@ _KNOWN_LINE = re.compile(
     r"|Instructions for|Please make sure|NVRM: |NVIDIA-SMI |Failed to initialize NVML|Num GPUs)"
 )
 """The beginning of a line that TensorFlow, CUDA, the driver or Python writes without a timestamp."""
-_THIRD_PARTY_MESSAGE = re.compile(
+_ERROR_MESSAGE = re.compile(
     r"\A([\s>#]{0,12}(?!tensorflow\.|(?:ImportError|ModuleNotFoundError|AttributeError|NameError)\b)"
     r"[\w.]{0,80}(?:Error|Exception|Warning): ).+"
 )
-"""An exception or warning that any library can have raised. Group 1 is the text before its message."""
+"""An exception or a warning, unless it is TensorFlow's or names a missing module or name. Group 1 precedes its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,11 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     for _ in read_lines(chunks, None, collector):
         pass
     lines = {
-        number: text if number in evidence_lines else _THIRD_PARTY_MESSAGE.sub(r"\1…", text)
+        number: text if number in evidence_lines else _ERROR_MESSAGE.sub(r"\1…", text)
         for number, text in collector.lines.items()
-        if number in evidence_lines or _is_known(text)
+        if number in evidence_lines or _is_known_line(text)
     }
+    # if the excerpt would be too long, the evidence and the lines around it come first
     remaining_chars = MAX_EXCERPT_CHARS
     selected: list[tuple[int, str]] = []
     for number in sorted(lines, key=lambda index: (index not in context_lines, index)):
@@ -109,19 +110,19 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
         if remaining_chars >= 0:
             selected.append((number, lines[number]))
     parts = tuple(_group_lines(sorted(selected), context_lines))
-    last_line = parts[-1].lines[-1][0] if parts else 0
-    return Excerpt(parts, max(0, report.lines - last_line))
+    last_number = max((number for number, _ in selected), default=0)
+    return Excerpt(parts, omitted_after=max(0, report.lines - last_number))
 
 
-def _is_known(line: str) -> bool:
+def _is_known_line(line: str) -> bool:
     return find_record_start(line) is not None or _KNOWN_LINE.match(line) is not None
 
 
 class _LineCollector:
-    """A line filter (see `reader.Filter`) that stores the selected lines, so that the reader reads none."""
+    """A line filter (see `reader.Filter`) that stores the selected lines and lets the reader read none."""
 
     def __init__(self, selected_lines: list[int]) -> None:
-        self._selected = selected_lines
+        self._selected_lines = selected_lines
         self.lines: dict[int, str] = {}
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
@@ -129,10 +130,11 @@ class _LineCollector:
         numbers = rows.numbers
         if not numbers:
             return
-        first = bisect_left(self._selected, numbers[0])
-        last = bisect_right(self._selected, numbers[-1])
-        for number in self._selected[first:last]:
+        start = bisect_left(self._selected_lines, numbers[0])
+        end = bisect_right(self._selected_lines, numbers[-1])
+        for number in self._selected_lines[start:end]:
             for index in range(bisect_left(numbers, number), bisect_right(numbers, number)):
+                # UTF-8 has up to four bytes for a character
                 text = clean_line(decode_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
                 # all pieces of a progress bar have the same line number: keep the last one with text
                 self.lines[number] = text or self.lines.get(number, "")
@@ -146,14 +148,24 @@ class _LineCollector:
 def _group_lines(lines: list[tuple[int, str]], context_lines: set[int]) -> Iterator[ExcerptPart]:
     """Yield groups of neighbouring lines. In each group, all lines are near evidence, or none is."""
     part: list[tuple[int, str]] = []
-    end = 0
+    previous_end = 0
+    """The number of the last line of the previous group, or 0 for the first group."""
+
+    def make_part() -> ExcerptPart:
+        first_number, _ = part[0]
+        return ExcerptPart(
+            lines=tuple(part),
+            is_noise=first_number not in context_lines,
+            omitted_before=first_number - previous_end - 1,
+        )
+
     for number, text in lines:
-        if part and (
-            number != part[-1][0] + 1 or (number in context_lines) != (part[-1][0] in context_lines)
-        ):
-            yield ExcerptPart(tuple(part), part[0][0] not in context_lines, part[0][0] - end - 1)
-            end = part[-1][0]
-            part = []
+        if part:
+            last_number, _ = part[-1]
+            if number != last_number + 1 or (number in context_lines) != (last_number in context_lines):
+                yield make_part()
+                previous_end = last_number
+                part = []
         part.append((number, text))
     if part:
-        yield ExcerptPart(tuple(part), part[0][0] not in context_lines, part[0][0] - end - 1)
+        yield make_part()

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["describe_known_problems"]
 
 _PACKAGES = ("tensorflow", "tensorflow-gpu")
-_LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
+_VERSIONED_LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
 """A versioned library in the text of a problem, unless it is TensorFlow's own."""
-_MAX_PROBLEMS = 2
-"""The maximum number of known problems that are described."""
-_SELF_EXPLANATORY = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
+_MAX_DESCRIBED_PROBLEMS = 2
+_SELF_EXPLANATORY_CAUSES = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
 """Causes whose own text already covers the release."""
 
 
@@ -33,7 +32,7 @@ def describe_known_problems(context: LogContext, decision: Decision) -> tuple[st
     """
     sentences = []
     remedies = []
-    for problem in list(_iter_problems(context, decision))[:_MAX_PROBLEMS]:
+    for problem in list(_iter_problems(context, decision))[:_MAX_DESCRIBED_PROBLEMS]:
         package_note = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",
@@ -48,7 +47,7 @@ def _iter_problems(context: LogContext, decision: Decision) -> Iterator[Problem]
     version = context.origin.version
     if (
         version is None
-        or decision.cause in _SELF_EXPLANATORY
+        or decision.cause in _SELF_EXPLANATORY_CAUSES
         or decision.cause in (Cause.HEALTHY, Cause.INCONCLUSIVE)
     ):
         return
@@ -76,21 +75,21 @@ def _iter_problems(context: LogContext, decision: Decision) -> Iterator[Problem]
 def _is_consistent_with_log(context: LogContext, problem: Problem) -> bool:
     """Return whether the log agrees with the conditions of the problem.
 
-    The log must confirm conditions on the GPU, the platform or the container image. It never confirms one on the
-    Python version.
+    The log must confirm conditions on the GPU, the platform or the container image. It cannot confirm a condition on
+    the Python version.
     """
-    when = problem.when
-    if "python" in when or ("platform" in when and not context.is_windows):
+    conditions = problem.when
+    if "python" in conditions or ("platform" in conditions and not context.is_windows):
         return False
-    if "capability" in when:
+    if "capability" in conditions:
         capability = context.find_capability()
-        if capability is None or not capability_matches(capability, when["capability"]):
+        if capability is None or not capability_matches(capability, conditions["capability"]):
             return False
-    if "image" in when and not context.is_in_container():
+    if "image" in conditions and not context.is_in_container():
         return False
-    if context.is_windows and "platform" not in when and problem.area in ("libraries", "images"):
+    if context.is_windows and "platform" not in conditions and problem.area in ("libraries", "images"):
         return False
-    library = _LIBRARY.search(problem.text)
+    library_match = _VERSIONED_LIBRARY.search(problem.text)
     missing_sonames = {unopened.soname for unopened in context.missing_toolkit_libraries}
     # if other libraries are missing too, this problem is not the cause
-    return not (library and missing_sonames) or missing_sonames == {library[0]}
+    return not (library_match and missing_sonames) or missing_sonames == {library_match[0]}

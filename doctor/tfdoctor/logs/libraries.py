@@ -29,7 +29,7 @@ __all__ = [
     "strip_library_name",
 ]
 
-_LIBRARY_PATH = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
+_LIBRARY_PATH_LABEL = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
 _SONAME_IN_ERROR = re.compile(r"(lib[\w.+-]{1,100}\.so[.\d]{0,24}):")
 _GPU_LIBRARY = re.compile(
     r"(?:lib)?(?:cuda(?:rt)?|cublas|cublasLt|cufft|cufftw|curand|cusolver|cusolverMg|cusparse|cusparseLt|cudnn\w{0,40}|"
@@ -39,10 +39,10 @@ _GPU_LIBRARY = re.compile(
     re.IGNORECASE,
 )
 """Names of GPU libraries as `strip_library_name` returns them."""
-_CUDA_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
+_CUDA_VERSION_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
 _CUDA_FOLDER = re.compile(r"cuda", re.IGNORECASE)
-_OTHER_VERSION = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
-"""Loader errors for a library file that is found but does not fit: another version or another architecture."""
+_UNFIT_FILE_ERROR = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
+"""Loader errors for a library file that was found but has another version or another architecture."""
 _DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.IGNORECASE)
 """The digits of the version in a DLL name: "110" in "cudart64_110.dll" means 11.0."""
 
@@ -96,7 +96,7 @@ def is_cupti(name: str) -> bool:
 
 
 def is_gpu_library(name: str) -> bool:
-    """Return whether CUDA, cuDNN or ROCm contains or needs this library. TensorRT does not count."""
+    """Return whether this is a library of CUDA, cuDNN or ROCm, or one that they need, but not of TensorRT."""
     return _GPU_LIBRARY.fullmatch(strip_library_name(name)) is not None and not is_tensorrt(name)
 
 
@@ -115,16 +115,18 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
     for event in log.list_events(*signature_ids):
         for missing in _parse_event(event):
             library = libraries.get(missing.soname)
+            # the first failure counts, unless only a later one includes the search path
             if library is None or (library.search_path is None and missing.search_path is not None):
                 libraries[missing.soname] = missing
-    opened = {event.get("soname"): event.order for event in log.list_events("dso-opened")}
-    last_failed = {}
+    opened_orders = {event.get("soname"): event.order for event in log.list_events("dso-opened")}
+    last_failed_orders = {}
     for event in log.list_events("dso-failed", "dso-failed-old"):
-        last_failed[event.get("soname")] = event.order
+        last_failed_orders[event.get("soname")] = event.order
     return tuple(
         missing
-        for name, missing in libraries.items()
-        if opened.get(name, -1) < last_failed.get(missing.requested, missing.event.order)
+        for soname, missing in libraries.items()
+        # -1: the library was never opened
+        if opened_orders.get(soname, -1) < last_failed_orders.get(missing.requested, missing.event.order)
     )
 
 
@@ -132,41 +134,43 @@ def _parse_event(event: Event) -> list[UnopenedLibrary]:
     """Return the missing GPU libraries that a message names."""
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":
-        return [] if event.get("opened") else _make_unopened(soname, soname, event)
+        return [] if event.get("opened") else _list_unopened(soname, soname, event)
     if event.id == "import-dll":
+        # the error names several libraries if any of them can be the missing one
         names = [name.strip() for name in re.split(r" or |,", soname)]
         return [UnopenedLibrary(name, name, event) for name in names if name]
     if event.id == "lazy-library-failed":
         soname_match = _SONAME_IN_ERROR.search(event.get("error"))
-        result = _make_unopened(soname, soname, event)
+        libraries = _list_unopened(soname, soname, event)
         if soname_match is not None and soname_match[1] != soname and is_not_found(event.get("error")):
-            result += _make_unopened(soname_match[1], soname, event)
-        return result
+            libraries += _list_unopened(soname_match[1], soname, event)
+        return libraries
     if event.id in ("damaged-library", "import-dylib"):
-        return _make_unopened(soname, soname, event)
-    parts = _LIBRARY_PATH.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
+        return _list_unopened(soname, soname, event)
+    parts = _LIBRARY_PATH_LABEL.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
     error = parts[0].strip()
-    path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
+    search_path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
     soname_match = _SONAME_IN_ERROR.match(error)
-    missing = soname_match[1] if soname_match is not None and is_not_found(error) else soname
-    return _make_unopened(_choose_uncut_name(missing, soname), soname, event, error, path)
+    missing_soname = soname_match[1] if soname_match is not None and is_not_found(error) else soname
+    return _list_unopened(_choose_untruncated_name(missing_soname, soname), soname, event, error, search_path)
 
 
-def _choose_uncut_name(missing: str, soname: str) -> str:
-    """Return `soname` if one of the two names is the beginning of the other, else `missing`.
+def _choose_untruncated_name(missing_soname: str, requested_soname: str) -> str:
+    """Return `requested_soname` if one of the names is the beginning of the other, else `missing_soname`.
 
     A message names the library twice, and an editor or a terminal can truncate one of the names.
     """
-    return soname if missing.startswith(soname) or soname.startswith(missing) else missing
+    is_truncated = missing_soname.startswith(requested_soname) or requested_soname.startswith(missing_soname)
+    return requested_soname if is_truncated else missing_soname
 
 
-def _make_unopened(
-    missing: str, requested: str, event: Event, error: str = "", path: str | None = None
+def _list_unopened(
+    missing_soname: str, requested_soname: str, event: Event, error: str = "", search_path: str | None = None
 ) -> list[UnopenedLibrary]:
-    """Return a list with the missing library, or an empty list if neither name is a GPU library."""
+    """Return the missing library as a list, which is empty if neither name is a GPU library."""
     return (
-        [UnopenedLibrary(missing, requested, event, error, path)]
-        if is_gpu_library(missing) or is_gpu_library(requested)
+        [UnopenedLibrary(missing_soname, requested_soname, event, error, search_path)]
+        if is_gpu_library(missing_soname) or is_gpu_library(requested_soname)
         else []
     )
 
@@ -180,29 +184,26 @@ def find_search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
 
 
 def list_required_cuda_versions(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
-    """Return the CUDA versions that these libraries belong to.
-
-    ("10.0",) is an exact version; ("11",) means any 11.x.
-    """
-    cudas: dict[str, None] = {}
+    """Return the CUDA versions that these libraries belong to: "10.0" is exact, and "11" means any 11.x."""
+    cuda_versions: dict[str, None] = {}
     for name in names:
-        version = _DLL_VERSION.search(name)
-        if version is not None:
-            digits = version[1] or version[2]
-            # other DLLs have version numbers of their own
+        version_match = _DLL_VERSION.search(name)
+        if version_match is not None:
+            digits = version_match[1] or version_match[2]
+            # the names of other DLLs do not contain the CUDA version
             if strip_library_name(name) in ("cudart", "cublas") and not is_cudnn(name):
-                cudas[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
+                cuda_versions[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
             continue
         if not is_cudnn(name):
-            cudas.update(dict.fromkeys(compat.list_cuda_with_soname(name)))
-    return tuple(cudas)
+            cuda_versions.update(dict.fromkeys(compat.list_cuda_with_soname(name)))
+    return tuple(cuda_versions)
 
 
 def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> Cause:
     """Return the most likely cause for these missing libraries.
 
     A log seldom shows for certain whether they have the wrong version, are not installed or are not on the search
-    path. If only dependencies are missing, the cause is LIBS_TRANSITIVE; if only cuDNN is, CUDNN_MISSING.
+    path. The cause is LIBS_TRANSITIVE if only dependencies are missing, and CUDNN_MISSING if only cuDNN is missing.
     `missing` must hold only libraries that registration needs: not the driver, CUPTI or TensorRT.
     """
     direct = [library for library in missing if not library.is_transitive]
@@ -211,46 +212,48 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     if all(is_cudnn(library.soname) for library in direct):
         return Cause.CUDNN_MISSING
     toolkit_libraries = [library for library in direct if not is_cudnn(library.soname)]
-    opened = {event.get("soname") for event in log.list_events("dso-opened")}
+    opened_sonames = {event.get("soname") for event in log.list_events("dso-opened")}
     is_rocm = any(
         strip_library_name(library.soname).startswith(("roc", "hip", "MIOpen"))
         for library in toolkit_libraries
     )
     opened_toolkit = [
-        name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
+        name for name in opened_sonames if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
     ]
     opened_gpu_libraries = [name for name in opened_toolkit if is_gpu_library(name)]
     path = find_search_path(missing) or ""
-    if any(_OTHER_VERSION.search(library.error) for library in toolkit_libraries):
+    if any(_UNFIT_FILE_ERROR.search(library.error) for library in toolkit_libraries):
         return Cause.LIBS_WRONG_VERSION
     if is_rocm:
         return Cause.LIBS_NOT_INSTALLED
     required = list_required_cuda_versions([library.soname for library in toolkit_libraries], compat)
     other_versions = [
-        version for version in _CUDA_IN_PATH.findall(path) if not _is_required_cuda(version, required)
+        version for version in _CUDA_VERSION_IN_PATH.findall(path) if not _is_required_cuda(version, required)
     ]
     same_versions = [
-        version for version in _CUDA_IN_PATH.findall(path) if _is_required_cuda(version, required)
+        version for version in _CUDA_VERSION_IN_PATH.findall(path) if _is_required_cuda(version, required)
     ]
-    if other_versions and not same_versions:
+    if other_versions and not same_versions:  # the search path names only other CUDA versions
         return Cause.LIBS_WRONG_VERSION
     opened_cuda_libraries = [name for name in opened_gpu_libraries if not is_cudnn(name)]
     if same_versions:
         return Cause.LIBS_NOT_ON_PATH if opened_cuda_libraries else Cause.LIBS_WRONG_VERSION
+    # a CUDA of unknown version is installed
     if opened_gpu_libraries or _CUDA_FOLDER.search(path) or _has_opened_runtime(log):
         return Cause.LIBS_WRONG_VERSION
     return Cause.LIBS_NOT_INSTALLED
 
 
 def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
-    """Describe the CUDA, libraries and GPUs that the log shows. Return an empty string if it shows none."""
+    """Describe the CUDA versions, libraries and GPUs in the log. Return an empty string if it names none."""
     sentences = []
-    other_cuda = find_mismatched_cuda(missing, compat)
-    if other_cuda is not None:
-        sentences.append(f"CUDA {other_cuda[0]} is on LD_LIBRARY_PATH, but CUDA {other_cuda[1]} is needed.")
-    opened = _list_opened_libraries(missing, log)
-    if opened:
-        sentences.append(f"{', '.join(opened[:6])} {'was' if len(opened) == 1 else 'were'} found.")
+    mismatched_cuda = find_mismatched_cuda(missing, compat)
+    if mismatched_cuda is not None:
+        path_version, required_version = mismatched_cuda
+        sentences.append(f"CUDA {path_version} is on LD_LIBRARY_PATH, but CUDA {required_version} is needed.")
+    sonames = _list_opened_libraries(missing, log)
+    if sonames:
+        sentences.append(f"{', '.join(sonames[:6])} {'was' if len(sonames) == 1 else 'were'} found.")
     gpu_count = len({event.get("index") for event in log.list_events("device-found")})
     if gpu_count and log.has("registration-skipped"):
         sentences.append(
@@ -263,11 +266,11 @@ def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, c
 
 def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
     """Return the sonames of the GPU libraries that were opened, without the driver and NVML."""
-    opened = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
+    opened_sonames = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
     unopened_names = {library.requested for library in missing}
     return [
         soname
-        for soname in opened
+        for soname in opened_sonames
         if is_gpu_library(soname)
         and soname not in unopened_names
         and not is_driver(soname)
@@ -280,15 +283,15 @@ def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
 
     Return False if an error says that a missing library has another version.
     """
-    return not any(_OTHER_VERSION.search(library.error) for library in missing) and bool(
+    return not any(_UNFIT_FILE_ERROR.search(library.error) for library in missing) and bool(
         _list_opened_libraries(missing, log)
     )
 
 
 def is_cuda_only_on_search_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
-    """Return whether the search path is the only sign of CUDA. Its folders may be empty or missing."""
+    """Return whether only the search path names CUDA. The folders on it may be empty or missing."""
     return (
-        not any(_OTHER_VERSION.search(library.error) for library in missing)
+        not any(_UNFIT_FILE_ERROR.search(library.error) for library in missing)
         and not _list_opened_libraries(missing, log)
         and not _has_opened_runtime(log)
         and _CUDA_FOLDER.search(find_search_path(missing) or "") is not None
@@ -298,33 +301,37 @@ def is_cuda_only_on_search_path(missing: Sequence[UnopenedLibrary], log: Log) ->
 def find_mismatched_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
     """Return (CUDA version on the search path, required CUDA version) if they differ.
 
-    Return None if the required version is on the path too, or if one of the versions is not known.
+    The first is "A and B" if the path names several. Return None if the required version is on the path too, or if
+    one of the versions is not known.
     """
-    runtime = next(
+    runtime_soname = next(
         (library.soname for library in missing if strip_library_name(library.soname) == "cudart"), ""
     )
-    required = compat.list_cuda_with_soname(runtime) if runtime.startswith("lib") else ()
+    # only the name of libcudart identifies the exact version
+    required = compat.list_cuda_with_soname(runtime_soname) if runtime_soname.startswith("lib") else ()
     required = required or list_required_cuda_versions(
         [library.soname for library in missing if not is_driver(library.soname)], compat
     )
-    on_path = list(dict.fromkeys(_CUDA_IN_PATH.findall(find_search_path(missing) or "")))
-    if not required or not on_path or any(_is_required_cuda(version, required) for version in on_path):
+    path_versions = list(dict.fromkeys(_CUDA_VERSION_IN_PATH.findall(find_search_path(missing) or "")))
+    if not required or not path_versions or any(_is_required_cuda(version, required) for version in path_versions):
         return None
-    return " and ".join(on_path[:2]), required[0]
+    return " and ".join(path_versions[:2]), required[0]
 
 
 def _is_required_cuda(version: str, required: Sequence[str]) -> bool:
-    """Return whether a CUDA version is one of the required ones: "11.2" is, if "11" or "11.2" is required."""
-    return any(version == release or version.startswith(f"{release}.") for release in required)
+    """Return whether a CUDA version such as "11.2" is required, as "11.2" or as "11"."""
+    return any(version == item or version.startswith(f"{item}.") for item in required)
 
 
 def _has_opened_runtime(log: Log) -> bool:
     """Return whether libcudart must have been opened, although the log does not say so.
 
-    TensorFlow opens libcudart first, so libcudart was opened if several other libraries failed and it did not.
+    TensorFlow opens libcudart first. If several other libraries failed and libcudart did not, it was opened.
     """
-    names = {event.get("soname") for event in log.list_events("dso-failed")}
-    return len(names) >= 3 and not any(strip_library_name(name) == "cudart" for name in names)
+    failed_sonames = {event.get("soname") for event in log.list_events("dso-failed")}
+    return len(failed_sonames) >= 3 and not any(
+        strip_library_name(soname) == "cudart" for soname in failed_sonames
+    )
 
 
 def list_sonames(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:

@@ -39,45 +39,45 @@ _KIND_BYTES = 1000
 """The approximate size of one kind in bytes, without its line and its shape."""
 _MAX_CACHED_LINE_BYTES = 2048
 """The size in bytes from which a line is not cached."""
-_MAX_SILENT_SHAPES = 4096
+_MAX_UNMATCHED_SHAPES = 4096
 """The maximum number of cached shapes without a match."""
 _MAX_ENDS = 64
 """The maximum number of different line ends that are cached for one shape."""
 _MAX_REST_BYTES = 600
 """The size in bytes from which the rest of a line after its timestamp is not cached."""
 _MAX_DIFFERING_BLOCKS = 8
-"""The number of blocks with many new rests after which rests are no longer looked up."""
+"""The number of blocks with many new rests (see `_blocks_with_new_rests`) above which rests are not looked up."""
 _MAX_RESTS = 4096
 """The maximum number of different rests after a timestamp that are cached."""
-_END_BYTES = 150
+_LINE_END_BYTES = 150
 """The approximate size of a line end in bytes, without its text."""
 _ESCAPES = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
 """HTML and terminal escapes in a shape, of which digits can be part."""
 _DIGIT = re.compile("[0-9]")
-_STAMP = re.compile(rb"0000-00-00[ T]00:00:00\.0{1,9}|[IWEF]0000 00:00:0{2,10}\.0{1,9}")
-_OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
+_TIMESTAMP_SHAPE = re.compile(rb"0000-00-00[ T]00:00:00\.0{1,9}|[IWEF]0000 00:00:0{2,10}\.0{1,9}")
+_DIGIT_TO_OTHER = bytes.maketrans(b"0123456789", b"1234567890")
 """The translation of each digit to a different one."""
 
 
 class _LineKind:
-    """A kind of lines: the number of repetitions that are not in the log yet, and the last line."""
+    """The lines of one kind: the number of repetitions that are not in the log yet, and the last line."""
 
-    __slots__ = ("last_row", "number", "place", "times")
+    __slots__ = ("last_row", "number", "position", "times")
 
     def __init__(self) -> None:
         self.times = 0
         self.last_row = b""
-        self.number = self.place = 0
+        self.number = self.position = 0
 
 
 class _MessageSource:
     """The kinds of lines of one shape that one process or thread wrote."""
 
-    __slots__ = ("key", "kinds", "spans")
+    __slots__ = ("get_key", "kinds", "spans")
 
-    def __init__(self, spans: object, key: Callable[[Any], object] | None) -> None:
+    def __init__(self, spans: object, get_key: Callable[[Any], object] | None) -> None:
         self.spans = spans
-        self.key = key
+        self.get_key = get_key
         """A function that returns what determines the kind of a line, or None if all lines are of one kind."""
         self.kinds: dict[object, _LineKind] = {}
 
@@ -85,7 +85,7 @@ class _MessageSource:
 class _Shape:
     """The cached kinds of lines of one shape."""
 
-    __slots__ = ("ends", "first_digit", "get_source_name", "get_text", "is_thread_only", "sources")
+    __slots__ = ("first_digit", "get_source_name", "get_text", "is_thread_only", "kinds_by_end", "sources")
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class _Shape:
         is_thread_only: bool,
     ) -> None:
         self.get_text = get_text
-        """A function that returns the text to which spans refer. None means the line itself.
+        """A function that returns the text to which spans refer. None means that they refer to the line itself.
 
-        The text of a line that had to be cleaned consists of its messages (see `_flatten`).
+        For a line that had to be cleaned, the text consists of its messages (see `_flatten`).
         """
         self.get_source_name = get_source_name
-        """A function that returns the process or thread name in a line, or None if no digit is part of it."""
+        """A function that returns the process or thread name in a line, or None if the name has no digit."""
         self.is_thread_only = is_thread_only
         """Whether only a thread number names the source of a line."""
         self.sources: dict[object, _MessageSource] = {}
@@ -109,27 +109,36 @@ class _Shape:
 
         Lines with the same end from this position on are of one kind.
         """
-        self.ends: dict[bytes, _LineKind] = {}
+        self.kinds_by_end: dict[bytes, _LineKind] = {}
         """The kinds by line end."""
 
 
 class _Message:
-    """A message of a line, its position and its signatures."""
+    """A message of a line, with the positions of its text and prefix and with its signatures."""
 
-    __slots__ = ("digit_dependent", "label", "matched", "prefix", "prefix_at", "text", "text_at", "thread")
+    __slots__ = (
+        "digit_dependent_signatures",
+        "label",
+        "matched_signatures",
+        "prefix",
+        "prefix_position",
+        "text",
+        "text_position",
+        "thread",
+    )
 
-    def __init__(self, text: str, prefix: str, text_at: int, prefix_at: int) -> None:
-        self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
+    def __init__(self, text: str, prefix: str, text_position: int, prefix_position: int) -> None:
+        self.text, self.prefix, self.text_position, self.prefix_position = text, prefix, text_position, prefix_position
         self.label, self.thread = find_process_labels(prefix, clean_line(text))
-        self.matched: list[tuple[Signature, re.Match[str], int]] = []
+        self.matched_signatures: list[tuple[Signature, re.Match[str], int]] = []
         """(signature, match, offset in the line) for each matching signature that treats all digits alike."""
-        self.digit_dependent: list[tuple[Signature, slice]] = []
+        self.digit_dependent_signatures: list[tuple[Signature, slice]] = []
         """(signature, part of the line to search) for each other signature that may match."""
 
     def names(self) -> list[str]:
         """Return the ids of the signatures that match the message or may match it."""
-        return [signature.id for signature, _, _ in self.matched] + [
-            signature.id for signature, _ in self.digit_dependent
+        return [signature.id for signature, _, _ in self.matched_signatures] + [
+            signature.id for signature, _ in self.digit_dependent_signatures
         ]
 
 
@@ -153,22 +162,22 @@ class LineCache:
         self._unmatched_shapes: set[bytes] = {b""}
         """The shapes without any match."""
         self._shapes: dict[bytes, _Shape] = {}
-        self._plain: dict[bytes, _LineKind] = {}
+        self._plain_kinds: dict[bytes, _LineKind] = {}
         """The kinds of the shapes in which no digit matters."""
         self._shapes_by_signature: dict[str, set[bytes]] = {}
         """The cached shapes that each signature can match, by signature id."""
-        self._cached_bytes = self._drop_count = 0
-        """The approximate size of the cache in bytes, and how often entries were dropped."""
-        self._rests: dict[bytes, _LineKind] = {}
+        self._cached_bytes = self._forget_count = 0
+        """The approximate size of the cache in bytes, and the number of calls of `forget`."""
+        self._kinds_by_rest: dict[bytes, _LineKind] = {}
         """The kinds of lines that begin with the shape `_time_shape`, by the rest of the line."""
         self._time_shape = b""
         """The shape of a line up to the end of its timestamp."""
         self._blocks_with_new_rests = 0
         """The number of blocks in which more than a quarter of the rests were new, minus the number of others."""
-        self._no_match = _LineKind()
+        self._unmatched_kind = _LineKind()
         """The kind of all lines without a match."""
-        self._repeated: dict[_LineKind, int] = {}
-        """The kinds that the current rows repeat, with the index of the last line of each."""
+        self._last_indices: dict[_LineKind, int] = {}
+        """The index of the last line in the current rows, for each kind that they repeat."""
         self._pending: list[_LineKind] = []
         """The kinds with repetitions that are not added to the log yet."""
         self._thread_numbers: frozenset[bytes | str] | None = None
@@ -177,7 +186,7 @@ class LineCache:
         """The rows that are being selected. None between two blocks."""
         self._is_steady = False
         """Whether no line of the previous rows had to be read."""
-        self._counted = self._current = 0
+        self._counted_end = self._current_index = 0
         """Indices in the current rows: the end of the counted lines, and the line that is being read."""
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
@@ -185,16 +194,16 @@ class LineCache:
         if self._is_steady and not rows.early and self._match_timestamped(rows):
             return
         shapes = rows.shapes
-        matching = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
-        matching -= self._unmatched_shapes
-        if not matching:
+        matching_shapes = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
+        matching_shapes -= self._unmatched_shapes
+        if not matching_shapes:
             self._is_steady = True
             return
-        self._rows, self._counted, self._current = rows, 0, -1
-        repeated = self._repeated
-        while to_read := matching - self._plain.keys():
-            drops, shape_cache, plain = self._drop_count, self._shapes, self._plain
-            indices = [row for row in range(self._current + 1, len(shapes)) if shapes[row] in to_read]
+        self._rows, self._counted_end, self._current_index = rows, 0, -1
+        last_indices = self._last_indices
+        while unknown_shapes := matching_shapes - self._plain_kinds.keys():
+            forget_count, shape_cache, plain_kinds = self._forget_count, self._shapes, self._plain_kinds
+            indices = [row for row in range(self._current_index + 1, len(shapes)) if shapes[row] in unknown_shapes]
             rows.limit_texts(indices)
             if self._is_steady and self._count_all(rows, indices):
                 break
@@ -202,25 +211,25 @@ class LineCache:
             texts = rows.texts
             for index in indices:
                 shape = shapes[index]
-                if shape in plain:  # it became plain when the previous line was read
+                if shape in plain_kinds:  # it became plain when the previous line was read
                     continue
-                cached = shape_cache.get(shape)
-                if cached is not None:
+                cached_shape = shape_cache.get(shape)
+                if cached_shape is not None:
                     text = texts[index]
-                    kind = cached.ends.get(text[cached.first_digit :]) or self._find_kind(cached, text)
+                    kind = cached_shape.kinds_by_end.get(text[cached_shape.first_digit :]) or self._find_kind(cached_shape, text)
                     if kind is not None:
                         kind.times += 1
-                        repeated[kind] = index
+                        last_indices[kind] = index
                         continue
-                self.changed, self._current, self._is_steady = False, index, False
+                self.changed, self._current_index, self._is_steady = False, index, False
                 yield index
                 if not self.changed:
                     self._cache_line(shape, texts[index])
-                if self._drop_count != drops:
+                if self._forget_count != forget_count:
                     break
             else:
                 break
-        self._count(len(shapes))
+        self._count_plain_lines(len(shapes))
         self._rows = None
 
     def _match_timestamped(self, rows: Rows) -> bool:
@@ -230,37 +239,38 @@ class LineCache:
         """
         if (
             self._blocks_with_new_rests > _MAX_DIFFERING_BLOCKS
-            or _find_stamp_end(rows.head.translate(DIGIT_BYTES_TO_ZERO)) < 0
+            or _find_timestamp_end(rows.head.translate(DIGIT_BYTES_TO_ZERO)) < 0
         ):
             return False
         texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
         shape = texts[0].translate(DIGIT_BYTES_TO_ZERO)
-        end = _find_stamp_end(shape)
+        end = _find_timestamp_end(shape)
         beginnings = b"".join([text[:end] for text in texts]) if end > 0 else b""
         if not beginnings or beginnings.translate(DIGIT_BYTES_TO_ZERO) != shape[:end] * len(texts):
             return False
-        if shape[:end] != self._time_shape or len(self._rests) >= _MAX_RESTS:
-            self._rests.clear()
+        if shape[:end] != self._time_shape or len(self._kinds_by_rest) >= _MAX_RESTS:
+            self._kinds_by_rest.clear()
             self._time_shape = shape[:end]
-        rests = self._rests
+        rests = self._kinds_by_rest
         kinds = [rests.get(text[end:]) for text in texts]
         unknown_count = kinds.count(None)
         self._blocks_with_new_rests += (
             1 if unknown_count * 4 > len(kinds) else -(self._blocks_with_new_rests > 0)
         )
         if unknown_count:
-            for index, item in enumerate(kinds):
-                if item is None:
-                    kinds[index] = kind = self._find_by_rest(texts[index], end)
-                    if kind is None:
+            for index, kind in enumerate(kinds):
+                if kind is None:
+                    new_kind = self._find_by_rest(texts[index], end)
+                    if new_kind is None:
                         return False
+                    kinds[index] = new_kind
         all_kinds = cast("list[_LineKind]", kinds)
-        for item, times in Counter(all_kinds).items():
-            item.times += times
-        self._repeated.update(zip(all_kinds, range(len(all_kinds)), strict=True))
-        self._repeated.pop(self._no_match, None)
-        self._rows, self._counted = rows, len(all_kinds)
-        self._count(len(all_kinds))
+        for known_kind, times in Counter(all_kinds).items():
+            known_kind.times += times
+        self._last_indices.update(zip(all_kinds, range(len(all_kinds)), strict=True))
+        self._last_indices.pop(self._unmatched_kind, None)
+        self._rows, self._counted_end = rows, len(all_kinds)
+        self._count_plain_lines(len(all_kinds))
         self._rows = None
         return True
 
@@ -273,39 +283,39 @@ class LineCache:
         if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
         if shape in self._unmatched_shapes or not self._catalogue.filter_shapes([shape]):
-            kind: _LineKind | None = self._no_match
-        elif shape in self._plain:
-            kind = self._plain[shape]
+            kind: _LineKind | None = self._unmatched_kind
+        elif shape in self._plain_kinds:
+            kind = self._plain_kinds[shape]
         elif shape in self._shapes:
-            cached = self._shapes[shape]
-            kind = cached.ends.get(text[cached.first_digit :]) or self._find_kind(cached, text)
-            if cached.first_digit < end:  # a digit before the rest matters, too
+            cached_shape = self._shapes[shape]
+            kind = cached_shape.kinds_by_end.get(text[cached_shape.first_digit :]) or self._find_kind(cached_shape, text)
+            if cached_shape.first_digit < end:  # a digit before the rest matters, too
                 return kind
         else:
             return None
         if kind is not None and len(text) < _MAX_REST_BYTES:
-            self._rests[text[end:]] = kind
+            self._kinds_by_rest[text[end:]] = kind
         return kind
 
     def _count_all(self, rows: Rows, indices: Sequence[int]) -> bool:
         """Count the lines at these indices if all are of known kinds. Return whether that was done."""
         shapes, texts, shape_cache = rows.shapes, rows.texts, self._shapes
         try:
-            shapes_found = [shape_cache[shapes[index]] for index in indices]
+            cached_shapes = [shape_cache[shapes[index]] for index in indices]
         except KeyError:
             return False
-        kinds = self._find_kinds(shapes_found[0], texts, indices) if len(set(shapes_found)) == 1 else None
+        kinds = self._find_kinds(cached_shapes[0], texts, indices) if len(set(cached_shapes)) == 1 else None
         if kinds is None:
             kinds = [
-                shape.ends.get(texts[index][shape.first_digit :]) or self._find_kind(shape, texts[index])
-                for shape, index in zip(shapes_found, indices, strict=True)
+                shape.kinds_by_end.get(texts[index][shape.first_digit :]) or self._find_kind(shape, texts[index])
+                for shape, index in zip(cached_shapes, indices, strict=True)
             ]
         if None in kinds:
             return False
         all_kinds = cast("list[_LineKind]", kinds)
         for kind, times in Counter(all_kinds).items():
             kind.times += times
-        self._repeated.update(zip(all_kinds, indices, strict=True))
+        self._last_indices.update(zip(all_kinds, indices, strict=True))
         return True
 
     def _find_kinds(
@@ -328,61 +338,61 @@ class LineCache:
         names = set(map(shape.get_source_name, lines))
         if not (self._thread_numbers.isdisjoint(names) and shape.sources.keys().isdisjoint(names)):
             return None
-        if source.key is None:
+        if source.get_key is None:
             return [source.kinds.get(None)] * len(lines)
-        return list(map(source.kinds.get, map(source.key, lines)))
+        return list(map(source.kinds.get, map(source.get_key, lines)))
 
     def flush(self) -> None:
         """Add the pending repetitions to the log."""
         if self._rows is not None:
-            self._count(self._current)
+            self._count_plain_lines(self._current_index)
         for kind in self._pending:
-            for line in iter_lines(kind.last_row, kind.number, kind.place):
+            for line in iter_lines(kind.last_row, kind.number, kind.position):
                 self._add_repetitions(line, kind.times)
             kind.times, kind.last_row = 0, b""
         self._pending.clear()
 
-    def forget(self, names: Iterable[str] = ()) -> None:
+    def forget(self, signature_ids: Iterable[str] = ()) -> None:
         """Add the pending repetitions, and drop the shapes with these signatures, or else all shapes.
 
         Call this before an event that can change the meaning of later lines.
         """
         self.flush()
-        self._rests.clear()
-        self._counted = self._current + 1  # the line at the current index was read
-        self._drop_count += 1
-        for name in names:
-            for shape in self._shapes_by_signature.pop(name, ()):
-                cached = self._shapes.pop(shape, None)
-                if cached is not None:
-                    self._forget_ends(cached)
-                self._plain.pop(shape, None)
-        if not names:
+        self._kinds_by_rest.clear()
+        self._counted_end = self._current_index + 1  # the line at the current index was read
+        self._forget_count += 1
+        for signature_id in signature_ids:
+            for shape in self._shapes_by_signature.pop(signature_id, ()):
+                cached_shape = self._shapes.pop(shape, None)
+                if cached_shape is not None:
+                    self._forget_line_ends(cached_shape)
+                self._plain_kinds.pop(shape, None)
+        if not signature_ids:
             self._shapes.clear()
-            self._plain.clear()
+            self._plain_kinds.clear()
             self._shapes_by_signature.clear()
             self._cached_bytes = 0
 
-    def _count(self, end: int) -> None:
-        """Count the plain lines before this index, and store the last line of each repeated kind."""
-        rows, start = self._rows, self._counted
+    def _count_plain_lines(self, end: int) -> None:
+        """Count the plain lines before index `end`, and store the last line of each repeated kind."""
+        rows, start = self._rows, self._counted_end
         if rows is None:
             return
-        if self._plain and start < end:
+        if self._plain_kinds and start < end:
             shapes = rows.shapes if end - start == len(rows.shapes) else rows.shapes[start:end]
             counts = Counter(shapes)
-            last = dict(zip(shapes, range(start, end), strict=True))
-            for shape in counts.keys() & self._plain.keys():
-                kind = self._plain[shape]
+            last_indices = dict(zip(shapes, range(start, end), strict=True))
+            for shape in counts.keys() & self._plain_kinds.keys():
+                kind = self._plain_kinds[shape]
                 kind.times += counts[shape]
-                self._repeated[kind] = last[shape]
-        self._counted = max(start, end)
+                self._last_indices[kind] = last_indices[shape]
+        self._counted_end = max(start, end)
         texts, numbers, places = rows.texts, rows.numbers, rows.places
-        for kind, index in self._repeated.items():
+        for kind, index in self._last_indices.items():
             if not kind.last_row:
                 self._pending.append(kind)
-            kind.last_row, kind.number, kind.place = texts[index], numbers[index], places[index]
-        self._repeated.clear()
+            kind.last_row, kind.number, kind.position = texts[index], numbers[index], places[index]
+        self._last_indices.clear()
 
     def _find_kind(self, shape: _Shape, text: bytes) -> _LineKind | None:
         """Return the kind of this line, or None if no line of its kind was read yet."""
@@ -398,12 +408,12 @@ class LineCache:
                 return self._find_by_source(source, row)
         kind = self._find_by_source(source, row)
         if kind is not None and shape.first_digit >= 0:
-            if len(shape.ends) < _MAX_ENDS and self._cached_bytes < MAX_CACHED_BYTES:
+            if len(shape.kinds_by_end) < _MAX_ENDS and self._cached_bytes < MAX_CACHED_BYTES:
                 end = text[shape.first_digit :]
-                shape.ends[end] = kind
-                self._cached_bytes += _END_BYTES + len(end)
+                shape.kinds_by_end[end] = kind
+                self._cached_bytes += _LINE_END_BYTES + len(end)
             else:
-                self._forget_ends(shape)
+                self._forget_line_ends(shape)
                 shape.first_digit = -1
         return kind
 
@@ -411,12 +421,12 @@ class LineCache:
     def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineKind | None:
         """Return the kind of a row from this source, or None if it is unknown."""
         return (
-            None if source is None else source.kinds.get(source.key(row) if source.key is not None else None)
+            None if source is None else source.kinds.get(source.get_key(row) if source.get_key is not None else None)
         )
 
-    def _forget_ends(self, shape: _Shape) -> None:
-        self._cached_bytes -= sum(_END_BYTES + len(end) for end in shape.ends)
-        shape.ends.clear()
+    def _forget_line_ends(self, shape: _Shape) -> None:
+        self._cached_bytes -= sum(_LINE_END_BYTES + len(end) for end in shape.kinds_by_end)
+        shape.kinds_by_end.clear()
 
     def _is_unknown_thread(self, name: bytes | str) -> bool:
         """Return whether the splitter certainly does not distinguish this thread from others.
@@ -434,7 +444,7 @@ class LineCache:
 
     def _cache_line(self, shape: bytes, row: bytes) -> None:
         """Cache the kind of a line that was read and added no new event."""
-        self._rests.clear()
+        self._kinds_by_rest.clear()
         if len(row) >= _MAX_CACHED_LINE_BYTES or _ESCAPES.search(shape):
             return
         contents = list(iter_messages(decode_text(row)))
@@ -446,36 +456,36 @@ class LineCache:
         ]
         for message in messages:
             self._match_message(message)
-        if not any(message.matched or message.digit_dependent for message in messages):
-            if len(self._unmatched_shapes) < _MAX_SILENT_SHAPES:
+        if not any(message.matched_signatures or message.digit_dependent_signatures for message in messages):
+            if len(self._unmatched_shapes) < _MAX_UNMATCHED_SHAPES:
                 self._unmatched_shapes.add(shape)
             return
         source_spans: list[tuple[int, int]] = []
         for message in messages:
-            spans = self._find_source(message)
+            spans = self._find_source_spans(message)
             if spans is None:
                 return
             source_spans += spans
-        self._add_kind(shape, row, get_text, messages, source_spans)
+        self._store_kind(shape, row, get_text, messages, source_spans)
 
     def _match_message(self, message: _Message) -> None:
         """Fill the lists of signatures that match a message or may match it."""
-        for text, offset in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
+        for text, offset in ((message.text, message.text_position), (f"{message.prefix} ", message.prefix_position)):
             for signature in self._catalogue.list_candidates(text) if text != " " else ():
                 if not signature.ignores_digits:
-                    message.digit_dependent.append((signature, slice(offset, offset + len(text))))
+                    message.digit_dependent_signatures.append((signature, slice(offset, offset + len(text))))
                     continue
                 match = signature.pattern.search(text)
                 if match is not None:
-                    message.matched.append((signature, match, offset))
+                    message.matched_signatures.append((signature, match, offset))
 
-    def _find_source(self, message: _Message) -> list[tuple[int, int]] | None:
+    def _find_source_spans(self, message: _Message) -> list[tuple[int, int]] | None:
         """Return the spans of the line that name its process or thread.
 
         Return None if the line must not be cached, because the next line of its kind can begin another process, or
         because cleaning changes the names.
         """
-        if self._splitter is None or not (message.matched or message.digit_dependent):
+        if self._splitter is None or not (message.matched_signatures or message.digit_dependent_signatures):
             return []
         if self._splitter.may_start_process(message.label, message.names()):
             return None
@@ -486,12 +496,12 @@ class LineCache:
         return [
             (start + offset, end + offset)
             for in_text, start, end in find_process_label_spans(message.prefix, message.text)
-            for offset in [message.text_at if in_text else message.prefix_at]
+            for offset in [message.text_position if in_text else message.prefix_position]
         ]
 
     def _find_capture_spans(self, message: _Message) -> Iterator[tuple[int, int]]:
         """Yield the spans of captures with digits that can still make an event new."""
-        for signature, match, offset in message.matched:
+        for signature, match, offset in message.matched_signatures:
             if self._log.is_saturated(signature.id) and (
                 self._splitter is None
                 or self._splitter.is_saturated(message.label, message.thread, signature.id)
@@ -512,7 +522,7 @@ class LineCache:
         match = self._catalogue.search_shape(signature, text[part].translate(DIGITS_TO_ZERO))
         return part.start + (match.start() if match is not None else 0), part.stop
 
-    def _add_kind(
+    def _store_kind(
         self,
         shape: bytes,
         row: bytes,
@@ -530,39 +540,43 @@ class LineCache:
             for signature_id in message.names():
                 self._shapes_by_signature.setdefault(signature_id, set()).add(shape)
         line: Any = row if get_text is None else get_text(row)
-        cached = self._shapes.get(shape)
-        if cached is None:
+        cached_shape = self._shapes.get(shape)
+        if cached_shape is None:
             spans = sorted({span for span in source_spans if _has_digit(line, span)})
             is_single = len(messages) == 1 and not messages[0].label
-            cached = self._shapes[shape] = _Shape(get_text, _make_getter(spans), is_single)
-            cached.first_digit = len(row) if get_text is None else _find_stamp_end(shape)
-        name = cached.get_source_name(line) if cached.get_source_name is not None else None
-        if cached.is_thread_only and name is not None and self._is_unknown_thread(name):
-            name = None
+            cached_shape = self._shapes[shape] = _Shape(get_text, _make_span_getter(spans), is_single)
+            cached_shape.first_digit = len(row) if get_text is None else _find_timestamp_end(shape)
+        source_name = cached_shape.get_source_name(line) if cached_shape.get_source_name is not None else None
+        if cached_shape.is_thread_only and source_name is not None and self._is_unknown_thread(source_name):
+            source_name = None
         capture_spans = sorted({span for message in messages for span in self._find_capture_spans(message)})
-        digit_dependent = [item for message in messages for item in message.digit_dependent]
-        if cached.first_digit >= 0:
+        digit_dependent = [
+            signature_and_part
+            for message in messages
+            for signature_and_part in message.digit_dependent_signatures
+        ]
+        if cached_shape.first_digit >= 0:
             spans = [
                 *source_spans,
                 *capture_spans,
-                *(self._find_match_span(*item, line) for item in digit_dependent),
+                *(self._find_match_span(*signature_and_part, line) for signature_and_part in digit_dependent),
             ]
             if get_text is None:
-                cached.first_digit = min([cached.first_digit, *(start for start, _ in spans)])
-            elif _has_moved(row, cached.first_digit, spans):
-                cached.first_digit = -1
-        self._forget_ends(cached)
-        source = cached.sources.get(name)
+                cached_shape.first_digit = min([cached_shape.first_digit, *(start for start, _ in spans)])
+            elif _depends_on_beginning(row, cached_shape.first_digit, spans):
+                cached_shape.first_digit = -1
+        self._forget_line_ends(cached_shape)
+        source = cached_shape.sources.get(source_name)
         if source is None or source.spans != capture_spans:
-            source = cached.sources[name] = _MessageSource(
-                capture_spans, _make_key(capture_spans, digit_dependent)
+            source = cached_shape.sources[source_name] = _MessageSource(
+                capture_spans, _make_kind_key(capture_spans, digit_dependent)
             )
-        kind = source.kinds[source.key(line) if source.key is not None else None] = _LineKind()
+        kind = source.kinds[source.get_key(line) if source.get_key is not None else None] = _LineKind()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
-        if cached.get_source_name is None and source.key is None:
-            self._count(self._current)
-            self._counted = self._current + 1  # the line at the current index was read
-            self._plain[shape] = kind
+        if cached_shape.get_source_name is None and source.get_key is None:
+            self._count_plain_lines(self._current_index)
+            self._counted_end = self._current_index + 1  # the line at the current index was read
+            self._plain_kinds[shape] = kind
 
 
 def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
@@ -571,27 +585,25 @@ def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[
     Return None if a position is not certain, or if cleaning changed a message.
     """
     positions: list[tuple[int, int]] = []
-    last = None
+    last_prefix = None
     for text, prefix in messages:
-        position = _find_single(shape, text)
-        head, prefix_shape = (
-            shape[: max(position, 0)],
-            prefix.encode("utf-8", "replace").translate(DIGIT_BYTES_TO_ZERO),
-        )
-        if prefix == last:
+        position = _find_unique(shape, text)
+        head = shape[: max(position, 0)]
+        prefix_shape = prefix.encode("utf-8", "replace").translate(DIGIT_BYTES_TO_ZERO)
+        if prefix == last_prefix:  # one prefix precedes several messages
             prefix_position = positions[-1][1]
         elif head.rstrip().endswith(prefix_shape):
             prefix_position = len(head.rstrip()) - len(prefix_shape)
         else:
-            prefix_position = _find_single(head, prefix)
+            prefix_position = _find_unique(head, prefix)
         if position < 0 or prefix_position < 0 or not prefix.isascii():
             return None
         positions.append((position, prefix_position))
-        last = prefix
+        last_prefix = prefix
     return positions
 
 
-def _find_single(shape: bytes, text: str) -> int:
+def _find_unique(shape: bytes, text: str) -> int:
     """Return the position of a text in a shape.
 
     Return -1 if it does not appear exactly once, or if it is not ASCII, so that its characters are not bytes.
@@ -608,26 +620,26 @@ def _flatten(row: bytes) -> str:
 def _locate_flat(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
     """Yield (position of the message, position of its prefix) in the text of `_flatten` for each message."""
     position = 0
-    for text, prefix in messages:
+    for message, prefix in messages:
         yield position + len(prefix) + 1, position
-        position += len(prefix) + len(text) + 2
+        position += len(prefix) + len(message) + 2
 
 
-def _find_stamp_end(shape: bytes) -> int:
+def _find_timestamp_end(shape: bytes) -> int:
     """Return the end of the first timestamp in a line of this shape, or -1 if it has none."""
-    match = _STAMP.search(shape)
+    match = _TIMESTAMP_SHAPE.search(shape)
     return match.end() if match is not None else -1
 
 
-def _has_moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
+def _depends_on_beginning(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
     """Return whether a span of the flattened line contains a digit from before position `end` of the line.
 
-    To test this, these digits are changed.
+    The test changes these digits, and compares the spans.
     """
-    text, other = _flatten(row), _flatten(row[:end].translate(_OTHER_DIGITS) + row[end:])
-    if len(text) != len(other):
+    text, changed_text = _flatten(row), _flatten(row[:end].translate(_DIGIT_TO_OTHER) + row[end:])
+    if len(text) != len(changed_text):
         return True
-    return any(text[slice(*span)] != other[slice(*span)] for span in spans)
+    return any(text[slice(*span)] != changed_text[slice(*span)] for span in spans)
 
 
 def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
@@ -635,12 +647,12 @@ def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
     return _DIGIT.search(part if isinstance(part, str) else part.decode()) is not None
 
 
-def _make_getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
+def _make_span_getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
     """Return a function that extracts these spans of a line, or None if there are no spans."""
     return itemgetter(*(slice(*span) for span in spans)) if spans else None
 
 
-def _make_key(
+def _make_kind_key(
     spans: list[tuple[int, int]], digit_dependent: list[tuple[Signature, slice]]
 ) -> Callable[[Any], object] | None:
     """Return a function that extracts what determines the kind of a line of one shape and source.
@@ -648,17 +660,17 @@ def _make_key(
     `digit_dependent` are (signature, part of the line to search) for the signatures that do not treat all digits
     alike. Return None if all lines are of one kind.
     """
-    digits = _make_getter(spans)
+    get_digits = _make_span_getter(spans)
     if not digit_dependent:
-        return digits
+        return get_digits
 
-    def key(line: bytes | str) -> object:
+    def get_key(line: bytes | str) -> object:
         # the digits, and the position and groups of each match
         text = line if isinstance(line, str) else line.decode()
         matches = []
         for signature, part in digit_dependent:
             match = signature.pattern.search(text[part])
             matches.append(match and (match.start(), match.groups()))
-        return digits and digits(line), tuple(matches)
+        return get_digits and get_digits(line), tuple(matches)
 
-    return key
+    return get_key

@@ -37,6 +37,7 @@ class Decision:
 
     cause: Cause
     events: tuple[Event, ...] = ()
+    """The messages that are evidence of the cause."""
     other_causes: tuple[Cause, ...] = ()
     """Other causes that this log does not rule out."""
     note: str = ""
@@ -52,7 +53,7 @@ class LogContext:
     log: Log
     compat: Compat
     main_origin: LogOrigin | None = None
-    """The TensorFlow to report if several wrote the log. None means the one that `infer_origin` finds."""
+    """The TensorFlow to report if several wrote the log. None means the result of `infer_origin`."""
 
     @cached_property
     def origin(self) -> LogOrigin:
@@ -100,6 +101,7 @@ class LogContext:
         """Whether TensorFlow ignored some GPUs and used others."""
         ignored_indices = {int(event.get("index")) for event in self.log.list_events("device-ignored")}
         found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
+        # the indices below that of an ignored GPU belong to GPUs, too, even if the log does not name them
         return bool(ignored_indices) and bool(
             (found_indices | set(range(max(ignored_indices)))) - ignored_indices
         )
@@ -119,7 +121,7 @@ class LogContext:
         Releases before 1.14 ("dso-failed-old") register a GPU without cuDNN, so their failures count anywhere in
         the log. The driver, NVML and CUPTI are not included.
         """
-        last_created = self.registration.order if self.registration is not None else -1
+        registration_order = self.registration.order if self.registration is not None else -1
         return tuple(
             library
             for library in self.missing_libraries
@@ -128,7 +130,7 @@ class LogContext:
             and not is_cupti(library.soname)
             and (
                 library.event.id == "dso-failed-old"
-                or (library.event.id == "dso-failed" and library.event.order > last_created)
+                or (library.event.id == "dso-failed" and library.event.order > registration_order)
             )
         )
 
@@ -143,7 +145,7 @@ class LogContext:
         property_events = self.log.list_events("device-properties")
         names = [
             *(gpu.name for gpu in self.devices),
-            *(gpu.get("name") or gpu.get("xla") for gpu in property_events),
+            *(event.get("name") or event.get("xla") for event in property_events),
         ]
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
@@ -171,8 +173,8 @@ class LogContext:
     def has_both_packages(self) -> bool:
         """Whether pip lists a GPU package (tensorflow-gpu or tensorflow-rocm) and another TensorFlow package.
 
-        Two packages that both have no such suffix do not count. Nor do conda packages, which are parts of one
-        TensorFlow.
+        Two packages without such a suffix do not count. Conda packages do not count either, because they are parts of
+        one TensorFlow.
         """
         if self.log.has("both-installed"):
             return True
@@ -212,9 +214,9 @@ class LogContext:
     def is_in_container(self) -> bool:
         return self.log.has("container-hint")
 
-    def list_evidence(self, *ids: str) -> tuple[Event, ...]:
+    def list_evidence(self, *signature_ids: str) -> tuple[Event, ...]:
         """Return the first two events of each of these signatures, to show as evidence."""
-        return tuple(event for name in ids for event in self.log.list_events(name)[:2])
+        return tuple(event for signature_id in signature_ids for event in self.log.list_events(signature_id)[:2])
 
     def find_capability(self) -> str | None:
         """Return the compute capability of the last GPU that the log describes, or None if unknown."""

@@ -42,7 +42,7 @@ _MAX_EVENTS = 12_000
 """The maximum number of events that are stored for all processes together."""
 _MAX_PROCESS_EVENTS = 400
 """The maximum number of events that are stored for one process."""
-_MAX_COUNTED = 65_536
+_MAX_COUNTED_PROCESSES = 65_536
 """The maximum number of processes beyond MAX_PROCESSES that are counted."""
 
 FRAMEWORKS = {
@@ -126,10 +126,11 @@ _NOT_PROCESS_NAMES = frozenset(
     }
 )
 """Words that look like a process name but are not one, such as severities and streams."""
-_QUOTES = "># `"
+_QUOTE_CHARS = "># `"
 """Quote and prompt characters that can precede a prefix."""
-_NON_FAILURES = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
-_THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
+_NON_FAILURE_CAUSES = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
+"""Causes with which a process does not count as failing."""
+_THREAD_NUMBER = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class ProcessPart:
 
     def has_tensorflow_events(self) -> bool:
         """Return whether a TensorFlow process logged any of the events."""
-        return any(name not in _UNSPECIFIC_SIGNATURES for name in self.log.events)
+        return any(signature_id not in _UNSPECIFIC_SIGNATURES for signature_id in self.log.events)
 
 
 class ProcessSplitter:
@@ -181,25 +182,27 @@ class ProcessSplitter:
         self._parts: dict[tuple[str, int], ProcessPart] = {}
         self._threads: dict[str, ProcessPart] = {}
         self._starting_threads: set[str] = set()
-        self._runs: dict[str, int] = {}
+        self._run_counts: dict[str, int] = {}
         self._ended_labels: set[str] = set()
         self._event_count = 0
         self._extra_processes: set[int] = set()
-        self._full: list[ProcessPart] = []
+        """The hashes of the names of the processes that are only counted."""
+        self._full_parts: list[ProcessPart] = []
         """The parts that have the maximum number of events and are not closed yet."""
         self.closed = False
         """Whether the maximum number of events is stored, so that new processes are only counted."""
 
     def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
-        """Add an event that was logged `times` times to its process and its thread (see `find_process_labels`).
+        """Add an event that was logged `times` times to its process and its thread.
 
-        Return whether the event is new, or changed how later events are split.
+        The labels are those of `find_process_labels`. Return whether the event is new, or changed how later events are
+        split.
         """
         if event.id == "process-start":
-            is_new = label in self._runs and label not in self._ended_labels
-            if is_new:
+            ends_process = label in self._run_counts and label not in self._ended_labels
+            if ends_process:
                 self._ended_labels.add(label)
-            return is_new
+            return ends_process
         sizes_before = (
             len(self._parts),
             len(self._threads),
@@ -217,39 +220,40 @@ class ProcessSplitter:
             len(self._ended_labels),
         )
 
-    def may_start_process(self, label: str, names: Collection[str]) -> bool:
+    def may_start_process(self, label: str, signature_ids: Collection[str]) -> bool:
         """Return whether a message with these signatures can begin another process.
 
-        If so, the caller must add all pending events before it.
+        If it can, the caller must add all pending events before it.
         """
         if self.closed:
             return False
         if (
             len(self._parts) >= MAX_PROCESSES
-            and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._extra_processes
+            and hash(f"{label} {self._run_counts.get(label, 0) + 1}") in self._extra_processes
         ):
             return False  # beyond MAX_PROCESSES, processes are only counted, and this one already is
-        if not _START_SIGNATURES.isdisjoint(names) or label in self._ended_labels:
+        if not _START_SIGNATURES.isdisjoint(signature_ids) or label in self._ended_labels:
             return True
-        part = self._parts.get((label, self._runs.get(label, 0)))
-        has_cuinit, has_device = "cuinit" in names, not _DEVICE_SIGNATURES.isdisjoint(names)
+        part = self._parts.get((label, self._run_counts.get(label, 0)))
+        has_cuinit, has_device = "cuinit" in signature_ids, not _DEVICE_SIGNATURES.isdisjoint(signature_ids)
         if part is None:
             return has_cuinit and has_device
-        failed, has_devices = part.log.has("cuinit"), part.log.has(*_DEVICE_SIGNATURES)
-        return (has_cuinit and (failed or has_devices or has_device)) or (
-            has_device and failed and not has_devices
+        # a process cannot log a second failure of cuInit, or devices after one (see `_find_part`)
+        has_failed, had_device = part.log.has("cuinit"), part.log.has(*_DEVICE_SIGNATURES)
+        return (has_cuinit and (has_failed or had_device or has_device)) or (
+            has_device and has_failed and not had_device
         )
 
     def is_full(self) -> bool:
         """Return whether `close` must be called, after all pending events were added."""
-        return bool(self._full) or (self._event_count >= _MAX_EVENTS and not self.closed)
+        return bool(self._full_parts) or (self._event_count >= _MAX_EVENTS and not self.closed)
 
     def close(self) -> None:
         """Close every full part, and the splitter itself if it is full."""
         self.closed = self._event_count >= _MAX_EVENTS
-        for part in self._full:
+        for part in self._full_parts:
             part.is_closed = True
-        self._full.clear()
+        self._full_parts.clear()
 
     def list_thread_numbers(self) -> frozenset[str] | None:
         """Return the numbers of the distinguished threads, or None if more can still be added."""
@@ -257,34 +261,34 @@ class ProcessSplitter:
             return None
         return frozenset(label.removeprefix(format_thread("")) for label in self._threads)
 
-    def is_saturated(self, label: str, thread: str, name: str) -> bool:
+    def is_saturated(self, label: str, thread: str, signature_id: str) -> bool:
         """Return whether another event of this signature would only update a last occurrence."""
-        part = self._parts.get((label, self._runs.get(label, 0)))
+        part = self._parts.get((label, self._run_counts.get(label, 0)))
         return self.closed or all(
-            stored is None or stored.is_closed or stored.log.is_saturated(name)
-            for stored in (part, self._threads.get(thread))
+            stored_part is None or stored_part.is_closed or stored_part.log.is_saturated(signature_id)
+            for stored_part in (part, self._threads.get(thread))
         )
 
     def _find_part(self, label: str, event: Event) -> ProcessPart | None:
         """Return the part that an event belongs to, which may be new, or None if the event is not stored."""
-        run = self._runs.get(label)
+        run = self._run_counts.get(label)
         if self.closed and run is not None:
             return None
         if run is None:
-            if len(self._runs) >= MAX_PROCESSES or self.closed:
+            if len(self._run_counts) >= MAX_PROCESSES or self.closed:
                 self._count_process(label)
                 return None
-            run = self._runs[label] = 1
+            run = self._run_counts[label] = 1
         part = self._parts.get((label, run))
         if part is not None and part.has_tensorflow_events():
-            failed = part.log.has("cuinit")
-            contradicts = event.id in _DEVICE_SIGNATURES and failed and not part.log.has(*_DEVICE_SIGNATURES)
-            repeats = event.id == "cuinit" and (failed or part.log.has("device-created"))
-            if contradicts or repeats or label in self._ended_labels:
+            has_failed = part.log.has("cuinit")
+            is_contradiction = event.id in _DEVICE_SIGNATURES and has_failed and not part.log.has(*_DEVICE_SIGNATURES)
+            is_repetition = event.id == "cuinit" and (has_failed or part.log.has("device-created"))
+            if is_contradiction or is_repetition or label in self._ended_labels:
                 if len(self._parts) >= MAX_PROCESSES:
                     self._count_process(f"{label} {run + 1}")
                     return part
-                run = self._runs[label] = run + 1
+                run = self._run_counts[label] = run + 1
                 part = None
         self._ended_labels.discard(label)
         if part is None:
@@ -311,11 +315,11 @@ class ProcessSplitter:
         part.event_count += is_new
         self._event_count += is_new
         if is_new and part.event_count >= _MAX_PROCESS_EVENTS:
-            self._full.append(part)
+            self._full_parts.append(part)
         return is_new
 
     def _count_process(self, label: str) -> None:
-        if len(self._extra_processes) < _MAX_COUNTED:
+        if len(self._extra_processes) < _MAX_COUNTED_PROCESSES:
             self._extra_processes.add(hash(label))
 
     @property
@@ -332,19 +336,20 @@ class ProcessSplitter:
         for part in (*self._parts.values(), *self._threads.values()):
             part.log.finish()
         parts = [part for part in self._parts.values() if part.has_tensorflow_events()]
-        labelled = {part.label for part in parts if part.label}
+        labels = {part.label for part in parts if part.label}
         threads = [part for label, part in self._threads.items() if label in self._starting_threads]
-        if not labelled and len(threads) > 1 and len(threads) >= len(parts):
+        # threads distinguish processes only if no label does
+        if not labels and len(threads) > 1 and len(threads) >= len(parts):
             parts = threads
         for part in parts:
-            for name in _ENVIRONMENT_SIGNATURES:
+            for signature_id in _ENVIRONMENT_SIGNATURES:
                 hints = [
                     event
-                    for event in full_log.list_events(name)
+                    for event in full_log.list_events(signature_id)
                     if not find_process_labels(event.prefix, event.text)[0]
                 ]
-                if hints and not part.log.has(name):
-                    part.log.events[name] = hints
+                if hints and not part.log.has(signature_id):
+                    part.log.events[signature_id] = hints
         return sorted(parts, key=lambda part: (part.first_line, part.label, part.run))
 
 
@@ -354,8 +359,8 @@ def find_process_labels(prefix: str, text: str) -> tuple[str, str]:
     The thread label is empty if there is a process label. Both are empty if the message names neither.
     """
     label = find_label(prefix, text)
-    thread = _THREAD.match(text) if not label else None
-    return label, format_thread(thread["id"]) if thread is not None else ""
+    thread_match = _THREAD_NUMBER.match(text) if not label else None
+    return label, format_thread(thread_match["id"]) if thread_match is not None else ""
 
 
 def format_thread(number: str) -> str:
@@ -366,39 +371,40 @@ def format_thread(number: str) -> str:
 def find_process_label_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
     """Return (whether it is in the text, start, end) for each span that `find_process_labels` uses.
 
-    A span that is not in the text is in the prefix. The digits in the spans do not change their positions.
+    A span that is not in the text is in the prefix. If only digits change, the spans stay at the same positions.
     """
-    process = _match_process(prefix, text)
-    if process is not None:
-        match, _ = process
-        unquoted_prefix = prefix.lstrip(_QUOTES)
+    process_match = _match_process(prefix, text)
+    if process_match is not None:
+        match, _ = process_match
+        unquoted_prefix = prefix.lstrip(_QUOTE_CHARS)
         in_text = not unquoted_prefix.rstrip()
         offset = 0 if in_text else len(prefix) - len(unquoted_prefix)
         return [
             (in_text, match.start(name) + offset, match.end(name) + offset) for name in match.re.groupindex
         ]
-    thread = _THREAD.match(text)
-    return [] if thread is None else [(True, *thread.span("id"))]
+    thread_match = _THREAD_NUMBER.match(text)
+    return [] if thread_match is None else [(True, *thread_match.span("id"))]
 
 
 def find_label(prefix: str, text: str) -> str:
     """Return the label of the process that logged a message, or an empty string if it is not named."""
-    process = _match_process(prefix, text)
-    if process is None:
+    process_match = _match_process(prefix, text)
+    if process_match is None:
         return ""
-    match, label_format = process
+    match, label_format = process_match
     return label_format.format(**match.groupdict())
 
 
 def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
     """Return (match of a process name, format of its label), or None if the message names no process."""
-    stripped_prefix = prefix.lstrip(_QUOTES).rstrip()
+    stripped_prefix = prefix.lstrip(_QUOTE_CHARS).rstrip()
     for patterns, source in (
         (_LABEL_PATTERNS, stripped_prefix or text),
         (_PREFIX_LABEL_PATTERNS, stripped_prefix),
     ):
         for pattern, label_format in patterns:
             match = pattern.match(source) if source else None
+            # a match without a name group is a number, never one of the excluded words
             if match is not None and match.groupdict().get("name", "x").lower() not in _NOT_PROCESS_NAMES:
                 return match, label_format
     return None
@@ -409,27 +415,27 @@ def choose_process_decision(
 ) -> tuple[Decision, int]:
     """Return (decision on the whole log, number of processes with its cause).
 
-    1. If a process has the same failure as the whole log, other than NO_DEVICE, `log_decision` is returned.
+    1. If a process has the same failure as the whole log, `log_decision` is returned, except for NO_DEVICE.
     2. Otherwise the most frequent cause of the failing processes is chosen, or the first in the log if several are
-       equally frequent. Only the last conclusive run of a process counts. Hidden GPUs are no failure.
+       equally frequent. Only the last conclusive run of a process counts. Hidden GPUs do not count as a failure.
     3. If no process fails, `log_decision` is returned.
     """
     decisions = list(process_decisions)
-    matching = [decision for _, decision in decisions if decision.cause is log_decision.cause]
-    if matching and log_decision.cause not in (
+    matching_decisions = [decision for _, decision in decisions if decision.cause is log_decision.cause]
+    if matching_decisions and log_decision.cause not in (
         Cause.HEALTHY,
         Cause.INCONCLUSIVE,
         Cause.HIDDEN_BY_ENV,
         Cause.NO_DEVICE,
     ):
-        return log_decision, len(matching)
-    last_by_label: dict[str, Decision] = {}
+        return log_decision, len(matching_decisions)
+    last_decisions: dict[str, Decision] = {}
     for part, decision in decisions:
-        if decision.cause is not Cause.INCONCLUSIVE or part.label not in last_by_label:
-            last_by_label[part.label] = decision
-    failing = [decision for decision in last_by_label.values() if decision.cause not in _NON_FAILURES]
-    if not failing:
-        return log_decision, len(matching)
-    causes = [decision.cause for decision in failing]
-    chosen = max(failing, key=lambda decision: causes.count(decision.cause))
+        if decision.cause is not Cause.INCONCLUSIVE or part.label not in last_decisions:
+            last_decisions[part.label] = decision
+    failing_decisions = [decision for decision in last_decisions.values() if decision.cause not in _NON_FAILURE_CAUSES]
+    if not failing_decisions:
+        return log_decision, len(matching_decisions)
+    causes = [decision.cause for decision in failing_decisions]
+    chosen = max(failing_decisions, key=lambda decision: causes.count(decision.cause))
     return chosen, causes.count(chosen.cause)

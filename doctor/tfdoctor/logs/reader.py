@@ -54,14 +54,18 @@ MAX_LINE_CHARS = 8192
 """The maximum length of a logical line in characters. A longer line is split."""
 _LOOKAHEAD_ROWS = 400
 """The number of rows that are read ahead to determine the width of the terminal."""
-_MAX_WIDTH_CHARS = 1000
-"""The width in characters of the widest terminal."""
+_MAX_TERMINAL_CHARS = 1000
+"""The width in characters of the widest terminal that is recognized."""
+_MIN_TERMINAL_CHARS = 60
+"""The width in characters of the narrowest terminal that is recognized."""
+_MAX_PREFIX_CHARS = 60
+"""The maximum length in characters of a prefix before a message."""
 _FULL_READ_BYTES = 1 << 18
 """The size in bytes of the beginning of a log in which every block is read."""
 _OVERLAP_CHARS = 400
 """The number of characters that two pieces of a split line share, so that no message is lost."""
 _HEAD_BYTES = 200
-"""The size in bytes of `Rows.head`."""
+"""The number of first bytes of a block that `Rows` stores separately."""
 _BATCH_LINES = 500
 """The number of joined lines that are passed on together."""
 _ROW_TO_SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
@@ -76,15 +80,15 @@ DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 _RETURN_TO_NEWLINE = bytes.maketrans(b"\r", b"\n")
 _BACKSPACE = b"\b"
 """The character with which progress bars move the cursor back. It is removed first."""
-_MAX_UNCUT_TEXTS = 8
+_MAX_SPARSE_TEXTS = 8
 """The maximum number of rows that are read from a block without splitting it."""
 _MESSAGE_BITS = 24
-"""The number of low bits of a record number that count the messages of a row. The rest is the row's place."""
+"""The number of low bits of a record number that count the messages of a row. The others are the row's position."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033)(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,200}\x07|[@-Z\\^_-])"
 )
-_CONTROL = re.compile(
+_CONTROL_CHARS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -93,22 +97,22 @@ _TAG = re.compile(
 )
 _ESCAPED = re.compile(r"\\{1,16}([\"'_`*])")
 _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
-"""The ends of all matches of _ESCAPED. Only a text with one of them is searched, because the search is slow."""
+"""The ends of all matches of _ESCAPED. Only texts that contain them are searched, because the search is slow."""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
-_JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
+_JSON_STRING = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
 
-_TIME = re.compile(r"\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] ")
-_LETTER = re.compile(
+_TIMESTAMP_START = re.compile(r"\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] ")
+_SEVERITY_START = re.compile(
     r"[IWEF](?:\d{4} \d\d:\d\d:\d[\d.]{1,18}\s{1,8}\d{1,20} [\w./-]{1,80}:\d{1,5}\] |"
     r"(?<![\w:] [IWEF])(?<!\w[IWEF]) (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])"
     r"[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?)"
 )
-"""The beginnings of a record: _TIME matches a timestamp, _LETTER a severity letter.
+"""The beginnings of a record: _TIMESTAMP_START matches a timestamp, _SEVERITY_START a severity letter.
 
 Two patterns are far faster than one, because each is found by its first character.
 """
-_NEW_LINE = re.compile(
+_LINE_START = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
     r"Instructions for|"
@@ -128,44 +132,44 @@ class Line(NamedTuple):
     prefix: str = ""
     """The text before the message, such as a rank, process or container name, or an empty string."""
     record: int = 0
-    """The position among all messages of the log. Some numbers are not used."""
+    """The position among all messages of the log. Some positions are not used."""
     following: int = 0
-    """The position of the next message."""
+    """The position of the next message among all messages."""
 
 
 def read_lines(
     chunks: Iterable[bytes],
-    count: Callable[[int, int], None] | None = None,
-    only: Filter | None = None,
+    on_end: Callable[[int, int], None] | None = None,
+    line_filter: Filter | None = None,
 ) -> Iterator[Line]:
     """Yield the logical lines of a stream of bytes. Malformed content never raises an error.
 
-    `count` is called at the end with the numbers of lines and bytes. `only` selects the rows to read, which is
+    `on_end` is called at the end with the numbers of lines and bytes. `line_filter` selects the rows to read, which is
     faster for a long log; None means all rows.
     """
     source = _Source(chunks)
-    for rows in source.rows(only):
-        for index in range(len(rows.shapes)) if only is None else only.select_lines(rows):
-            yield from iter_lines(rows.texts[index], rows.numbers[index], rows.places[index])
-    if count is not None:
-        count(source.number, source.size)
+    for rows in source.rows(line_filter):
+        for row_index in range(len(rows.shapes)) if line_filter is None else line_filter.select_lines(rows):
+            yield from iter_lines(rows.texts[row_index], rows.numbers[row_index], rows.places[row_index])
+    if on_end is not None:
+        on_end(source.number, source.size)
 
 
-def iter_lines(row: bytes, number: int, place: int) -> Iterator[Line]:
+def iter_lines(row: bytes, line_number: int, position: int) -> Iterator[Line]:
     """Yield the messages of a row.
 
-    `number` is its line number in the file, and `place` its position among all rows.
+    `line_number` is its line number in the file, and `position` its position among all rows.
     """
-    following = place << _MESSAGE_BITS
+    next_record = position << _MESSAGE_BITS
     if len(row) <= MAX_LINE_CHARS:
         messages = list(iter_messages(decode_text(row)))
     else:
         messages = [message for text in decode_line(row) for message in iter_messages(text)]
-    for remaining, (text, prefix) in enumerate(messages, 1 - len(messages)):
-        record = following
-        following = record + 1 if remaining else (place + 1) << _MESSAGE_BITS
+    for index, (text, prefix) in enumerate(messages, 1):
+        record = next_record
+        next_record = record + 1 if index < len(messages) else (position + 1) << _MESSAGE_BITS
         if text or prefix:
-            yield Line(number, text, prefix, record, following)
+            yield Line(line_number, text, prefix, record, following=next_record)
 
 
 # ---------------------------------------------------------------- rows
@@ -189,12 +193,13 @@ class Rows:
     @cached_property
     def size(self) -> int:
         """The number of rows."""
-        if "shapes" in self.__dict__:  # use an existing list, because counting short lines is slow
+        # a list in __dict__ was created before; its length is known, but counting short lines is slow
+        if "shapes" in self.__dict__:
             return len(self.shapes)
-        ended = self._block.endswith(b"\n")
+        ends_with_newline = self._block.endswith(b"\n")
         if "texts" in self.__dict__:
-            return len(self.texts) - ended
-        return self._block.count(b"\n") + self._block.count(b"\r") + (not ended)
+            return len(self.texts) - ends_with_newline
+        return self._block.count(b"\n") + self._block.count(b"\r") + (not ends_with_newline)
 
     @property
     def physical_line_count(self) -> int:
@@ -203,7 +208,7 @@ class Rows:
             return self.size
         count, position = 0, self._block.find(b"\n")
         # a progress bar has hardly any newlines, so searching is faster than counting
-        while position >= 0 and count < _MAX_UNCUT_TEXTS:
+        while position >= 0 and count < _MAX_SPARSE_TEXTS:
             count, position = count + 1, self._block.find(b"\n", position + 1)
         if position >= 0:
             count += self._block.count(b"\n", position)
@@ -222,12 +227,13 @@ class Rows:
         """The rows as bytes. If the block ends with a newline, an empty item follows the last row."""
         return self._block.translate(_RETURN_TO_NEWLINE, _BACKSPACE).split(b"\n")
 
-    def limit_texts(self, places: Sequence[int]) -> None:
-        """Declare that only the texts at these indices will be used. If there are few, the block is not split."""
-        is_uncut = isinstance(self.__dict__.get("texts"), _SparseTexts)
-        if is_uncut and len(places) > _MAX_UNCUT_TEXTS:
+    def limit_texts(self, indices: Sequence[int]) -> None:
+        """Declare that only the texts at these indices will be used. If they are few, the block is not split."""
+        is_sparse = isinstance(self.__dict__.get("texts"), _SparseTexts)
+        if is_sparse and len(indices) > _MAX_SPARSE_TEXTS:
             del self.texts
-        elif len(places) <= _MAX_UNCUT_TEXTS and "texts" not in self.__dict__:
+        elif len(indices) <= _MAX_SPARSE_TEXTS and "texts" not in self.__dict__:
+            # this replaces the value of the cached property
             self.texts = _SparseTexts(self._block, self.shapes)
 
     @cached_property
@@ -289,31 +295,31 @@ class _Source:
         self._blocks = iter_blocks(self._count_bytes(chunks))
         self.size = 0
         self._number = self._place = 0
-        self._last: Rows | None = None
-        """The last rows, which are not counted yet. Counting is faster once the caller has used their lists."""
+        self._uncounted_rows: Rows | None = None
+        """The last rows, or None if they are counted. Counting is faster once the caller has used their lists."""
         self._begins_line = True
-        """Whether the next block begins a new line, rather than continuing a line that was split."""
+        """Whether the next block begins a new line, and does not continue a line that was split."""
 
-    def rows(self, only: Filter | None) -> Iterator[Rows]:
-        """Yield the rows. Blocks of a wrapped log that `only` does not select are left out."""
+    def rows(self, line_filter: Filter | None) -> Iterator[Rows]:
+        """Yield the rows. Of a wrapped log, blocks that `line_filter` does not select are left out."""
         first_blocks: list[bytes] = []
-        lines: list[str] = []
+        first_lines: list[str] = []
         for block in self._blocks:
             first_blocks.append(block)
             rows = Rows(block, 0, 0, early=True)
-            lines += [piece.text for piece in islice(_split_rows(rows), _LOOKAHEAD_ROWS)]
-            if len(lines) >= _LOOKAHEAD_ROWS or sum(map(len, first_blocks)) >= _FULL_READ_BYTES:
+            first_lines += [piece.text for piece in islice(_split_rows(rows), _LOOKAHEAD_ROWS)]
+            if len(first_lines) >= _LOOKAHEAD_ROWS or sum(map(len, first_blocks)) >= _FULL_READ_BYTES:
                 break
-        width = _detect_width(lines[:_LOOKAHEAD_ROWS])
+        terminal_width = _detect_width(first_lines[:_LOOKAHEAD_ROWS])
         all_blocks = chain(first_blocks, self._blocks)
-        if not width:
-            read = 0
+        if not terminal_width:
+            read_bytes = 0
             for block in all_blocks:
-                yield self._make_rows(block, early=read <= _FULL_READ_BYTES)
-                read += len(block)
+                yield self._make_rows(block, early=read_bytes <= _FULL_READ_BYTES)
+                read_bytes += len(block)
             return
-        joined = _join_cut_lines(self._iter_pieces(all_blocks, only), width)
-        while batch := list(islice(joined, _BATCH_LINES)):
+        joined_lines = _join_cut_lines(self._iter_pieces(all_blocks, line_filter), terminal_width)
+        while batch := list(islice(joined_lines, _BATCH_LINES)):
             yield _JoinedRows(batch)
 
     def _count_bytes(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -324,10 +330,10 @@ class _Source:
     @property
     def number(self) -> int:
         """The number of the last line that was read."""
-        if self._last is not None:
-            self._place += self._last.size - 1
-            self._number += self._last.physical_line_count - 1
-            self._last = None
+        if self._uncounted_rows is not None:
+            self._place += self._uncounted_rows.size - 1
+            self._number += self._uncounted_rows.physical_line_count - 1
+            self._uncounted_rows = None
         return self._number
 
     def _make_rows(self, block: bytes, *, early: bool) -> Rows:
@@ -335,20 +341,20 @@ class _Source:
         number = self.number + self._begins_line
         self._place += self._begins_line
         self._number, self._begins_line = number, block.endswith(b"\n")
-        self._last = Rows(block, number, self._place, early=early)
-        return self._last
+        self._uncounted_rows = Rows(block, number, self._place, early=early)
+        return self._uncounted_rows
 
-    def _iter_pieces(self, all_blocks: Iterable[bytes], only: Filter | None) -> Iterator[_LinePiece]:
+    def _iter_pieces(self, all_blocks: Iterable[bytes], line_filter: Filter | None) -> Iterator[_LinePiece]:
         """Yield the pieces of the selected blocks of a log that a terminal wrapped.
 
         The block after a selected one is also included, because a message can continue in it.
         """
-        read = 0
+        read_bytes = 0
         was_selected = True
         for block in all_blocks:
             rows = self._make_rows(block, early=True)
-            is_selected = only is None or read <= _FULL_READ_BYTES or only.can_match_block(block)
-            read += len(block)
+            is_selected = line_filter is None or read_bytes <= _FULL_READ_BYTES or line_filter.can_match_block(block)
+            read_bytes += len(block)
             if is_selected or was_selected:
                 yield from _split_rows(rows)
             was_selected = is_selected
@@ -356,16 +362,16 @@ class _Source:
 
 def _split_rows(rows: Rows) -> Iterator[_LinePiece]:
     """Yield the pieces of each row, without empty rows after the last carriage return of a line."""
-    blank: list[_LinePiece] = []
-    last = -1
+    empty_pieces: list[_LinePiece] = []
+    last_number = -1
     for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
-        if not row and number == last:
-            blank.append(_LinePiece(number, place, ""))
+        if not row and number == last_number:
+            empty_pieces.append(_LinePiece(number, place, ""))
             continue
-        if number == last:
-            yield from blank
-        blank.clear()
-        last = number
+        if number == last_number:
+            yield from empty_pieces
+        empty_pieces.clear()
+        last_number = number
         for text in decode_line(row):
             yield _LinePiece(number, place, text)
 
@@ -390,9 +396,9 @@ def clean_text(text: str) -> str:
     if "\x1b" in text or "\\u001b" in text or "\\x1b" in text or "\\033" in text:
         text = _ANSI.sub("", text)
     if not text.isprintable():
-        text = _SURROGATE.sub("\ufffd", _CONTROL.sub("", text.replace("\t", " ").replace("\xa0", " ")))
+        text = _SURROGATE.sub("\ufffd", _CONTROL_CHARS.sub("", text.replace("\t", " ").replace("\xa0", " ")))
     if "&" in text and ";" in text:
-        text = _CONTROL.sub("", html.unescape(text).replace("\xa0", " "))
+        text = _CONTROL_CHARS.sub("", html.unescape(text).replace("\xa0", " "))
     if "<" in text:
         text = _TAG.sub("", text)
     if any(mark in text for mark in _ESCAPED_MARKS):
@@ -400,10 +406,10 @@ def clean_text(text: str) -> str:
     return text
 
 
-def _unwrap_json(text: str) -> Iterator[str]:
+def _iter_unescaped_lines(text: str) -> Iterator[str]:
     """Yield the lines of a JSON string or of a text with escaped newlines, or else the text itself."""
     if '"' in text:
-        match = _JSON.match(text)
+        match = _JSON_STRING.match(text)
         if match is not None and match[1]:
             text = match[1]
     if ("\\n" in text or "\\r" in text) and _ESCAPED_NEWLINE.search(text):
@@ -418,41 +424,42 @@ def _unwrap_json(text: str) -> Iterator[str]:
 def _detect_width(lines: list[str]) -> int:
     """Return the width at which a terminal wrapped these lines, or 0 if none did.
 
-    Wrapped lines share one length. A length that is one less also counts, because a space at the wrap is lost.
+    Wrapped lines have the same length. One character less also counts, because a space at the wrap is lost. Long
+    records of other lengths are evidence that no terminal wrapped the log.
     """
     widest = max((len(line) for line in lines), default=0)
-    if not 60 <= widest <= _MAX_WIDTH_CHARS:
+    if not _MIN_TERMINAL_CHARS <= widest <= _MAX_TERMINAL_CHARS:
         return 0
-    wrapped = heads = 0
-    next_char = ""
-    for current, following in pairwise(lines):
-        if not following.strip():
+    wrapped_count = long_record_count = 0
+    continuation_char = ""
+    for line, next_line in pairwise(lines):
+        if not next_line.strip():
             continue
-        next_text = following.removeprefix(_find_mark(current))
+        next_text = next_line.removeprefix(_find_mark(line))
         if (
             find_record_start(next_text)
-            or _NEW_LINE.match(next_text)
-            or current.lstrip().startswith(("|", "+"))
+            or _LINE_START.match(next_text)
+            or line.lstrip().startswith(("|", "+"))
         ):
             continue
-        if len(current) == len(following) and _is_similar(current, following):
+        if len(line) == len(next_line) and _is_progress_bar(line, next_line):
             continue
-        is_full = widest - 1 <= len(current) <= widest
-        wrapped += is_full
-        next_char = next_text.lstrip()[:1] if is_full else next_char
-        heads += find_record_start(current) is not None and not is_full and len(current) >= 60
-    if wrapped == 1 and next_char.isupper():
-        return 0  # a single long line and then a new sentence is not enough evidence of wrapping
-    return widest if wrapped and wrapped >= heads else 0
+        is_full = widest - 1 <= len(line) <= widest
+        wrapped_count += is_full
+        continuation_char = next_text.lstrip()[:1] if is_full else continuation_char
+        long_record_count += find_record_start(line) is not None and not is_full and len(line) >= _MIN_TERMINAL_CHARS
+    if wrapped_count == 1 and continuation_char.isupper():
+        return 0  # a single long line before a new sentence is not enough evidence
+    return widest if wrapped_count and wrapped_count >= long_record_count else 0
 
 
-def _is_similar(line: str, following: str) -> bool:
+def _is_progress_bar(line: str, next_line: str) -> bool:
     """Return whether two lines of the same length have 90 % of their characters in common.
 
-    This is the case in a progress bar, which is not wrapped. All digits count as the same character.
+    Lines of a progress bar do, and they are not wrapped. All digits count as the same character.
     """
-    same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(line, following, strict=True))
-    return same * 10 >= len(line) * 9
+    equal_chars = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(line, next_line, strict=True))
+    return equal_chars * 10 >= len(line) * 9
 
 
 def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[int, int, str]]:
@@ -461,46 +468,46 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
     A joined line has one place, and the places of all lines stay consecutive.
     """
     parts: deque[str] = deque()
-    first = end = _LinePiece(0, 0, "")
-    last = mark = ""
+    first_piece = last_piece = _LinePiece(0, 0, "")
+    last_line = mark = ""
     dropped_places = 0
     for piece in pieces:
         raw = line = piece.text
         continuation = line.removeprefix(mark) if parts and mark else line
-        if parts and _is_continuation(last, continuation, len(line), width):
+        if parts and _is_continuation(last_line, continuation, len(line), width):
             raw = continuation
-            space = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
+            space = " " if len(last_line) < width and not last_line.endswith(" ") and not raw.startswith(" ") else ""
             parts.append(space + raw)
-            last, end = line, piece
+            last_line, last_piece = line, piece
             if sum(map(len, parts)) < MAX_LINE_CHARS:
                 continue
             raw = ""  # the record has reached the maximum length: yield it as it is
         if parts:
-            yield first.number, first.place - dropped_places, "".join(parts)
-            dropped_places += end.place - first.place
+            yield first_piece.number, first_piece.place - dropped_places, "".join(parts)
+            dropped_places += last_piece.place - first_piece.place
             parts.clear()
         if raw:
             parts.append(raw)
-            first, end, last, mark = piece, piece, raw, _find_mark(raw)
+            first_piece, last_piece, last_line, mark = piece, piece, raw, _find_mark(raw)
     if parts:
-        yield first.number, first.place - dropped_places, "".join(parts)
+        yield first_piece.number, first_piece.place - dropped_places, "".join(parts)
 
 
 def find_record_start(text: str, start: int = 0) -> re.Match[str] | None:
     """Return the first beginning of a record in a text, at or after `start`, or None if there is none."""
     if "]" not in text and ".cc" not in text:
         return None
-    time_match, letter_match = _TIME.search(text, start), _LETTER.search(text, start)
+    time_match, letter_match = _TIMESTAMP_START.search(text, start), _SEVERITY_START.search(text, start)
     if time_match is None or letter_match is None:
         return time_match or letter_match
     return min(time_match, letter_match, key=lambda match: match.start())
 
 
-def _iter_heads(text: str) -> Iterator[int]:
+def _iter_record_starts(text: str) -> Iterator[int]:
     """Yield the positions where records begin."""
     if "]" not in text and ".cc" not in text:
         return
-    time_match, letter_match = _TIME.search(text), _LETTER.search(text)
+    time_match, letter_match = _TIMESTAMP_START.search(text), _SEVERITY_START.search(text)
     while time_match is not None or letter_match is not None:
         match = time_match
         if time_match is None or (letter_match is not None and letter_match.start() < time_match.start()):
@@ -510,30 +517,30 @@ def _iter_heads(text: str) -> Iterator[int]:
         yield match.start()
         end = match.end()
         if time_match is not None and time_match.start() < end:
-            time_match = _TIME.search(text, end)
+            time_match = _TIMESTAMP_START.search(text, end)
         if letter_match is not None and letter_match.start() < end:
-            letter_match = _LETTER.search(text, end)
+            letter_match = _SEVERITY_START.search(text, end)
 
 
 def _find_mark(raw: str) -> str:
     """Return the quote mark, indentation or prefix before a message. Continuation lines repeat it."""
-    head = find_record_start(raw[:120])
-    if head is not None and head.start() <= 60:
-        return raw[: head.start()]
+    record_start = find_record_start(raw[:120])
+    if record_start is not None and record_start.start() <= _MAX_PREFIX_CHARS:
+        return raw[: record_start.start()]
     quote = _QUOTE.match(raw)
     return quote[0] if quote is not None else raw[: len(raw) - len(raw.lstrip())]
 
 
-def _is_continuation(last: str, following: str, length: int, width: int) -> bool:
-    """Return whether `following` is the rest of the wrapped line `last`.
+def _is_continuation(last_line: str, next_line: str, marked_length: int, width: int) -> bool:
+    """Return whether `next_line` is the rest of the wrapped line `last_line`.
 
-    `following` is a line without its mark, and `length` is its length with the mark.
+    `next_line` has no mark, and `marked_length` is its length with the mark.
     """
-    if not width or not width - 1 <= len(last) <= width or length > width:
+    if not width or not width - 1 <= len(last_line) <= width or marked_length > width:
         return False
-    if not following.strip() or find_record_start(following):
+    if not next_line.strip() or find_record_start(next_line):
         return False
-    return not _NEW_LINE.match(following)
+    return not _LINE_START.match(next_line)
 
 
 def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
@@ -541,15 +548,15 @@ def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
 
     A terminal, a web form or a missing newline can put several messages on one line.
     """
-    for text in _unwrap_json(clean_text(raw)):
-        starts = list(_iter_heads(text))
+    for text in _iter_unescaped_lines(clean_text(raw)):
+        starts = list(_iter_record_starts(text))
         if not starts:
             yield _strip_quote(text), ""
             continue
         before = text[: starts[0]]
         prefix = before.strip()
         # a long text, or one of several words, is a message of its own rather than a prefix
-        if len(prefix) > 60 or " " in prefix.strip("> "):
+        if len(prefix) > _MAX_PREFIX_CHARS or " " in prefix.strip("> "):
             yield _strip_quote(before), ""
         for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
             yield text[start:end].rstrip(" `|"), prefix

@@ -46,6 +46,11 @@ LIBRARY_NAME_CAUSES = (
     Cause.CUDNN_MISSING,
 )
 """Causes that are reported with the names of the missing libraries."""
+_PROGRAM_ERRORS = {
+    "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
+    "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
+}
+"""Explanations of messages that a mistake in the user's program causes, by signature id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,12 @@ class LogReport:
     tensorflow_version: str | None
     """The version that wrote the log, or None if unknown."""
     era: str | None
-    """The minor releases that can have written the log, such as "2.4-2.11", or None if unknown."""
+    """The range of minor releases that can have written the log, such as "2.4-2.11", or None if unknown."""
     gpu_registered: bool | None
     """Whether TensorFlow registered a GPU, or None if the log does not say."""
     devices: tuple[RegisteredDevice, ...]
     missing_libraries: tuple[str, ...]
-    """Sonames, sorted."""
+    """The sonames, sorted."""
     benign: tuple[str, ...]
     """Codes of the harmless messages in the log, sorted."""
     cause: Cause
@@ -71,9 +76,11 @@ class LogReport:
     """Other causes that the log does not rule out."""
     findings: tuple[Finding, ...]
     lines: int = 0
+    """The number of lines of the log."""
     bytes: int = 0
+    """The size of the log in bytes."""
     root: Finding | None = field(default=None)
-    """The finding on the root cause, or None if the GPU was used without a problem."""
+    """The finding on the root cause, or None if the cause is HEALTHY."""
     processes: tuple[LogProcess, ...] = ()
     """The processes and other frameworks in the log, if at least two can be distinguished."""
     more_processes: int = 0
@@ -98,10 +105,11 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     contexts = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
     decisions = _mark_hidden_gpus([decide(part_context) for part_context in contexts])
     if len(parts) > 1:
-        decision, affected = choose_process_decision(decision, zip(parts, decisions, strict=True))
-        if decision.cause is not Cause.HEALTHY and 0 < affected < len(parts):
-            note = f"This applies to {affected} of {len(parts)} processes."
+        decision, affected_count = choose_process_decision(decision, zip(parts, decisions, strict=True))
+        if decision.cause is not Cause.HEALTHY and 0 < affected_count < len(parts):
+            note = f"This applies to {affected_count} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
+        # report the release of a part whose cause was chosen
         context = _choose_context(context, decision, zip(contexts, decisions, strict=True))
     report = _make_report(context, decision, name)
     labels = _make_labels(parts)
@@ -114,12 +122,12 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
         return report
     if len({part.label for part in parts}) > 1:
         # a library that one process opened can be missing for another
-        names = {
+        sonames = {
             soname
             for part_context, part_decision in zip(contexts, decisions, strict=True)
-            for soname in _list_missing(part_context, part_decision)
+            for soname in _list_missing_sonames(part_context, part_decision)
         }
-        report = replace(report, missing_libraries=tuple(sorted(names)))
+        report = replace(report, missing_libraries=tuple(sorted(sonames)))
     return replace(report, processes=tuple(processes), more_processes=splitter.extra_process_count)
 
 
@@ -155,31 +163,39 @@ def _mark_hidden_gpus(decisions: list[Decision]) -> list[Decision]:
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
     return [
-        replace(item, cause=Cause.HIDDEN_BY_ENV, other_causes=(Cause.NO_DEVICE,))
-        if item.cause is Cause.NO_DEVICE
-        else item
-        for item in decisions
+        replace(decision, cause=Cause.HIDDEN_BY_ENV, other_causes=(Cause.NO_DEVICE,))
+        if decision.cause is Cause.NO_DEVICE
+        else decision
+        for decision in decisions
     ]
 
 
 def _make_labels(parts: Sequence[ProcessPart]) -> list[str]:
-    """Return the label of each process: its name in the log, and its run if there are several."""
+    """Return the label of each process: its name in the log, and its run if it has several."""
     if len(parts) == 1:
         return [parts[0].label or "TensorFlow"]
     has_single_label = len({part.label for part in parts}) == 1
-    runs = Counter(part.label for part in parts)
-    names = []
+    run_counts = Counter(part.label for part in parts)
+    labels = []
     for part in parts:
         run = f"run {part.run}"
         name = part.label or ("" if has_single_label else "without a name")
-        names.append(", ".join(text for text in (name, run if runs[part.label] > 1 else "") if text))
-    return names
+        labels.append(", ".join(text for text in (name, run if run_counts[part.label] > 1 else "") if text))
+    return labels
 
 
 def _make_process(label: str, line: int, context: LogContext, decision: Decision) -> LogProcess:
-    summary = _make_summary(context, decision, _list_missing(context, decision))
+    summary = _make_summary(context, decision, _list_missing_sonames(context, decision))
     is_gpu_registered = is_registered(context, decision)
-    return LogProcess(label, "TensorFlow", line, is_gpu_registered, decision.cause, summary, context.devices)
+    return LogProcess(
+        label=label,
+        framework="TensorFlow",
+        line=line,
+        gpu_registered=is_gpu_registered,
+        cause=decision.cause,
+        summary=summary,
+        devices=context.devices,
+    )
 
 
 def _list_frameworks(context: LogContext) -> list[LogProcess]:
@@ -189,71 +205,75 @@ def _list_frameworks(context: LogContext) -> list[LogProcess]:
         event = context.log.first(signature_id)
         if event is None:
             continue
-        oom_event = next((e for e in context.log.list_events(signature_id) if e.get("oom")), None)
+        oom_events = [item for item in context.log.list_events(signature_id) if item.get("oom")]
         summary = f"{name} also logs here; tfdoctor does not judge it."
-        if oom_event is not None:
-            summary = f"{name} ran out of GPU memory (line {oom_event.line})."
-        processes.append(LogProcess(name, name, event.line, None, None, summary))
+        if oom_events:
+            summary = f"{name} ran out of GPU memory (line {oom_events[0].line})."
+        processes.append(
+            LogProcess(
+                label=name, framework=name, line=event.line, gpu_registered=None, cause=None, summary=summary
+            )
+        )
     return sorted(processes, key=lambda process: process.line)
 
 
-def _make_report(context: LogContext, decision: Decision, name: str) -> LogReport:
+def _make_report(context: LogContext, decision: Decision, file_name: str) -> LogReport:
     """Return the report on the whole log, without the processes in it."""
     is_gpu_registered = is_registered(context, decision)
-    missing = _list_missing(context, decision)
-    benign = _list_benign_codes(context)
-    root = _make_root_finding(context, decision, name, missing)
+    missing_sonames = _list_missing_sonames(context, decision)
+    benign_codes = _list_benign_codes(context)
+    root_finding = _make_root_finding(context, decision, file_name, missing_sonames)
     findings = [
-        root,
-        *_make_cluster_findings(context, decision, name),
-        *_make_misread_findings(context, decision, name),
-        *_make_harmless_findings(context, name),
-        *_make_release_findings(context, name),
+        root_finding,
+        *_make_cluster_findings(context, decision, file_name),
+        *_make_misread_findings(context, decision, file_name),
+        *_make_harmless_findings(context, file_name),
+        *_make_release_findings(context, file_name),
     ]
     return LogReport(
-        name=name,
+        name=file_name,
         tensorflow_version=context.origin.version,
         era=context.origin.era,
         gpu_registered=is_gpu_registered,
         devices=context.devices,
-        missing_libraries=missing,
-        benign=benign,
+        missing_libraries=missing_sonames,
+        benign=benign_codes,
         cause=decision.cause,
-        summary=_make_summary(context, decision, missing),
+        summary=_make_summary(context, decision, missing_sonames),
         undecided=decision.other_causes,
         findings=tuple(findings) if decision.cause is not Cause.HEALTHY else tuple(findings[1:]),
         lines=context.log.lines,
         bytes=context.log.bytes,
-        root=root if decision.cause is not Cause.HEALTHY else None,
-        headline=_make_headline(context, decision, missing, used=is_gpu_registered),
+        root=root_finding if decision.cause is not Cause.HEALTHY else None,
+        headline=_make_headline(context, decision, missing_sonames, is_used=is_gpu_registered),
     )
 
 
-def _make_cluster_findings(context: LogContext, decision: Decision, name: str) -> list[Finding]:
-    """Return a finding on a cluster failure, unless it is the root cause, as a list of at most one item.
+def _make_cluster_findings(context: LogContext, decision: Decision, file_name: str) -> list[Finding]:
+    """Return the finding on a cluster failure as a list.
 
-    A cluster failure stops the program, although TensorFlow can use the GPU.
+    The list is empty if there is no such failure, or if it is the root cause. A cluster failure stops the program,
+    although TensorFlow can use the GPU.
     """
     cluster_decision = cluster_detectors.detect_cluster(context)
     if cluster_decision is None or cluster_decision.cause is decision.cause:
         return []
-    return [_make_root_finding(context, cluster_decision, name, ())]
+    return [_make_root_finding(context, cluster_decision, file_name, ())]
 
 
-def _list_missing(context: LogContext, decision: Decision) -> tuple[str, ...]:
+def _list_missing_sonames(context: LogContext, decision: Decision) -> tuple[str, ...]:
     """Return the sonames of the missing libraries, sorted. CUPTI is included only if it is the cause."""
-    missing = [
-        m
-        for m in context.missing_libraries
-        if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)
+    libraries = [
+        library
+        for library in context.missing_libraries
+        if decision.cause is Cause.CUPTI_MISSING or not is_cupti(library.soname)
     ]
-    names = list(list_sonames(missing))
+    sonames = list(list_sonames(libraries))
     event = context.log.first("container-driver-error")
     if event is not None:
-        names += [
-            n for n in (event.get("soname"), _extract_soname(event.get("file"))) if n and n not in names
-        ]
-    return tuple(sorted(names))
+        candidates = (event.get("soname"), _extract_soname(event.get("file")))
+        sonames += [soname for soname in candidates if soname and soname not in sonames]
+    return tuple(sorted(sonames))
 
 
 def _extract_soname(path: str) -> str:
@@ -275,35 +295,35 @@ def _list_benign_codes(context: LogContext) -> tuple[str, ...]:
 # ---------------------------------------------------------------- findings
 
 
-def _make_evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
+def _make_evidence(events: Iterable[Event], file_name: str) -> tuple[Evidence, ...]:
     """Return the lines of these events as evidence, each once and at most MAX_EVIDENCE_LINES."""
     evidence: dict[tuple[int, str], Evidence] = {}
     for event in events:
-        evidence.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
+        evidence.setdefault((event.line, event.text), Evidence(file_name, event.text, event.line))
     return tuple(evidence.values())[:MAX_EVIDENCE_LINES]
 
 
-def _make_root_finding(context: LogContext, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
-    """Return the finding on the root cause."""
+def _make_root_finding(context: LogContext, decision: Decision, file_name: str, missing_sonames: Sequence[str]) -> Finding:
+    """Return the finding on the cause of a decision."""
     cause = decision.cause
-    parts = [
+    sentences = [
         decision.note,
         advice.describe_usual_reason(context, cause),
         "" if decision.title else cause.data.meaning,
     ]
-    # without another CUDA version the note says little by itself: put it last
+    # unless the log shows another CUDA version, the note says little by itself: put it last
     if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda is None:
-        parts.append(parts.pop(0))
-    parts = [text for text in parts if text]
-    if missing and cause is not Cause.HEALTHY:
-        parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
+        sentences.append(sentences.pop(0))
+    sentences = [text for text in sentences if text]
+    if missing_sonames and cause is not Cause.HEALTHY:
+        sentences.append(f"The log names: {', '.join(missing_sonames[:8])}{' …' if len(missing_sonames) > 8 else ''}.")
     known_problem_text, problem_remedies = describe_known_problems(context, decision)
     if known_problem_text:
-        parts.append(known_problem_text)
+        sentences.append(known_problem_text)
     remedies = (*advice.list_remedies(context, cause), *problem_remedies)
     if decision.other_causes:
         titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.other_causes)
-        parts.append(
+        sentences.append(
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
         if not any("tfdoctor check" in remedy.commands for remedy in remedies):
@@ -313,45 +333,39 @@ def _make_root_finding(context: LogContext, decision: Decision, name: str, missi
         cause=cause,
         severity=cause.data.severity,
         title=decision.title or cause.data.title,
-        explanation=" ".join(parts),
-        evidence=_make_evidence(decision.events, name),
+        explanation=" ".join(sentences),
+        evidence=_make_evidence(decision.events, file_name),
         remedies=remedies,
     )
 
 
-def _make_harmless_findings(context: LogContext, name: str) -> list[Finding]:
+def _make_harmless_findings(context: LogContext, file_name: str) -> list[Finding]:
     """Return a finding that lists the harmless messages, or an empty list if there are none."""
     events = [
-        context.log.list_events(e)[0]
-        for e in context.log.events
-        if context.log.list_events(e)[0].signature.benign is not None
+        signature_events[0]
+        for signature_events in context.log.events.values()
+        if signature_events[0].signature.benign is not None
     ]
     if not events:
         return []
     meanings = list(dict.fromkeys(event.signature.says for event in events))
     return [
         Finding(
-            HARMLESS,
-            Cause.HEALTHY,
-            Severity.INFO,
-            "Messages that look bad and are harmless",
-            " ".join(meanings),
-            _make_evidence(sorted(events, key=lambda event: event.order), name),
+            code=HARMLESS,
+            cause=Cause.HEALTHY,
+            severity=Severity.INFO,
+            title="Messages that look bad and are harmless",
+            explanation=" ".join(meanings),
+            evidence=_make_evidence(sorted(events, key=lambda event: event.order), file_name),
         )
     ]
 
 
-_PROGRAM_ERRORS = {
-    "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
-    "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
-}
-"""Explanations of messages that a mistake in the user's program causes, by signature."""
-
-
-def _make_misread_findings(context: LogContext, decision: Decision, name: str) -> list[Finding]:
+def _make_misread_findings(context: LogContext, decision: Decision, file_name: str) -> list[Finding]:
     """Return a finding on easily misread messages in the log, or an empty list if there are none."""
     notes: list[tuple[str, str]] = []
-    log, healthy = context.log, decision.cause is Cause.HEALTHY
+    """(sentence, id of the signature that it is about)."""
+    log, is_healthy = context.log, decision.cause is Cause.HEALTHY
     if context.registration is None:
         if log.has("xla-gpu-listed"):
             notes.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
@@ -359,7 +373,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, name: str) -
             notes.append(("XLA naming the card does not mean that TensorFlow registered it.", "xla-on-cuda"))
         if log.has("device-found"):
             notes.append(("Finding a device does not register it: that comes later.", "device-found"))
-    if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not healthy:
+    if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not is_healthy:
         notes.append(
             (
                 "“Could not find cuda drivers” is about libcudart; working drivers print it, too.",
@@ -367,26 +381,26 @@ def _make_misread_findings(context: LogContext, decision: Decision, name: str) -
             )
         )
     notes += [
-        (f"{text}: `tfdoctor lint` finds the line.", name)
-        for name, text in _PROGRAM_ERRORS.items()
-        if log.has(name)
+        (f"{text}: `tfdoctor lint` finds the line.", signature_id)
+        for signature_id, text in _PROGRAM_ERRORS.items()
+        if log.has(signature_id)
     ]
     if not notes:
         return []
-    events = [event for _, signature in notes for event in log.list_events(signature)[:1]]
+    events = [event for _, signature_id in notes for event in log.list_events(signature_id)[:1]]
     return [
         Finding(
-            MISLEADING,
-            decision.cause,
-            Severity.INFO,
-            "Easily misread",
-            " ".join(text for text, _ in notes),
-            _make_evidence(events, name),
+            code=MISLEADING,
+            cause=decision.cause,
+            severity=Severity.INFO,
+            title="Easily misread",
+            explanation=" ".join(text for text, _ in notes),
+            evidence=_make_evidence(events, file_name),
         )
     ]
 
 
-def _make_release_findings(context: LogContext, name: str) -> list[Finding]:
+def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]:
     """Return a finding on the release that wrote the log.
 
     Return an empty list if the log states the release, or has no source lines to infer it from.
@@ -419,12 +433,12 @@ def _make_release_findings(context: LogContext, name: str) -> list[Finding]:
         note = f"TensorFlow {origin.era} can have written this, judging by its source lines."
     return [
         Finding(
-            RELEASE,
-            Cause.HEALTHY,
-            Severity.INFO,
-            "Which TensorFlow wrote this",
-            note,
-            _make_evidence(events, name),
+            code=RELEASE,
+            cause=Cause.HEALTHY,
+            severity=Severity.INFO,
+            title="Which TensorFlow wrote this",
+            explanation=note,
+            evidence=_make_evidence(events, file_name),
         )
     ]
 
@@ -442,7 +456,7 @@ def _has_unique_release(origin: LogOrigin) -> bool:
 # ---------------------------------------------------------------- summary
 
 
-def _make_summary(context: LogContext, decision: Decision, missing: Sequence[str]) -> str:
+def _make_summary(context: LogContext, decision: Decision, missing_sonames: Sequence[str]) -> str:
     """Return the verdict in one sentence."""
     cause, subject = decision.cause, context.origin.name
     if cause is Cause.HEALTHY and context.registration is None:
@@ -457,7 +471,7 @@ def _make_summary(context: LogContext, decision: Decision, missing: Sequence[str
         return f"{subject} registered {gpus}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
         return f"{decision.title or cause.data.title}."
-    return f"{subject}: {lower_first(_make_title(decision, missing, 4))}."
+    return f"{subject}: {lower_first(_make_title(decision, missing_sonames, max_names=4))}."
 
 
 def _describe_selected_gpus(context: LogContext) -> str:
@@ -471,44 +485,42 @@ def _describe_selected_gpus(context: LogContext) -> str:
     return f"{count} GPU{'' if count == 1 else 's'}{names}" if count else f"the GPU{names}"
 
 
-def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> str:
-    """Return the title of a decision, with up to `max_names` missing libraries if it is about libraries."""
+def _make_title(decision: Decision, missing_sonames: Sequence[str], max_names: int) -> str:
+    """Return the title of a decision. If it is about libraries, name up to `max_names` missing ones."""
     title = decision.title or decision.cause.data.title
-    if not missing or decision.cause not in LIBRARY_NAME_CAUSES:
+    if not missing_sonames or decision.cause not in LIBRARY_NAME_CAUSES:
         return title
-    more = f" and {len(missing) - max_names} more" if len(missing) > max_names else ""
-    return f"{title}: {', '.join(missing[:max_names])}{more}"
+    more = f" and {len(missing_sonames) - max_names} more" if len(missing_sonames) > max_names else ""
+    return f"{title}: {', '.join(missing_sonames[:max_names])}{more}"
 
 
-def _find_runtime(missing: Sequence[str]) -> str:
-    """Return the soname of the CUDA runtime, which contains the CUDA version, or else the first soname.
-
-    Return an empty string if no library is missing.
-    """
-    return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
+def _choose_runtime_soname(missing_sonames: Sequence[str]) -> str:
+    """Return the soname of the CUDA runtime, or else the first soname, or else an empty string."""
+    return next((name for name in missing_sonames if "cudart" in name), missing_sonames[0] if missing_sonames else "")
 
 
 def _make_headline(
-    context: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None
+    context: LogContext, decision: Decision, missing_sonames: Sequence[str], *, is_used: bool | None
 ) -> str:
     """Return one sentence that says whether the GPU was used.
 
-    `used` is None if the log does not say whether it was.
+    `is_used` is None if the log does not say whether it was.
     """
     cause, subject = decision.cause, context.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
-        return _make_summary(context, decision, missing)
-    title = _make_title(decision, missing, 2)
-    other_cuda = context.mismatched_cuda
-    if cause is Cause.LIBS_WRONG_VERSION and other_cuda is not None:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        title = f"CUDA {other_cuda[0]} is installed, but it needs CUDA {other_cuda[1]} ({_find_runtime(missing)}{more})"
+        return _make_summary(context, decision, missing_sonames)
+    title = _make_title(decision, missing_sonames, max_names=2)
+    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda is not None:
+        path_version, required_version = context.mismatched_cuda
+        more = f" and {len(missing_sonames) - 1} more" if len(missing_sonames) > 1 else ""
+        sonames = f"{_choose_runtime_soname(missing_sonames)}{more}"
+        title = f"CUDA {path_version} is installed, but it needs CUDA {required_version} ({sonames})"
     title = _lower_title(title)
-    if used is False:
+    if is_used is False:
         return f"{subject} did not use the GPU: {title}."
-    if used and cause.data.severity is Severity.ERROR:
+    if is_used and cause.data.severity is Severity.ERROR:
         return f"{subject} found the GPU but failed on it: {title}."
-    if used is None and cause.data.severity is Severity.ERROR:
+    if is_used is None and cause.data.severity is Severity.ERROR:
         return f"{subject} may not have used the GPU: {title}."
     return f"{subject}: {title}."
 
@@ -527,7 +539,7 @@ def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding 
     if finding is None or cause is None:
         return report
     if cause in report.undecided or report.cause is Cause.INCONCLUSIVE:
-        other_findings = tuple(f for f in report.findings if f is not report.root)
+        other_findings = tuple(item for item in report.findings if item is not report.root)
         summary = f"{report.summary} On this machine: {finding.title}."
         return replace(
             report,
@@ -538,14 +550,14 @@ def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding 
             root=finding,
             findings=(finding, *other_findings),
         )
-    compare = Remedy("Compare this with what `check` reports for this machine.", ("tfdoctor check",))
+    compare_remedy = Remedy("Compare this with what `check` reports for this machine.", ("tfdoctor check",))
     note = Finding(
-        finding.code,
-        finding.cause,
-        Severity.INFO,
-        f"On this machine: {finding.title}",
-        finding.explanation,
-        finding.evidence,
-        (*finding.remedies, compare),
+        code=finding.code,
+        cause=finding.cause,
+        severity=Severity.INFO,
+        title=f"On this machine: {finding.title}",
+        explanation=finding.explanation,
+        evidence=finding.evidence,
+        remedies=(*finding.remedies, compare_remedy),
     )
     return replace(report, findings=(*report.findings, note))

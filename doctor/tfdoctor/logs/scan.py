@@ -1,4 +1,4 @@
-"""Scan a log: match every message against the signatures, and only count messages that repeat."""
+"""Scan a log: match its messages against the signatures, but only count repeated messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 MAX_LEAD_CHARS = 200
-"""The maximum number of characters before a match. A longer beginning of the line is cut off."""
+"""The maximum number of characters before a match in the text of an event. If there are more, the text is cut."""
+_CUT_LEAD_CHARS = 160
+"""The number of characters before a match in a text that was cut."""
 _EVENT_BITS = 10
 """The number of low bits of an event's order that count the events of a message. The rest is the record number."""
 
@@ -34,8 +36,8 @@ def scan(
 ) -> Log:
     """Return the events of a log. Each event is also added to `splitter`.
 
-    `chunks` are the bytes of the log. If `each` is true, every line is matched separately, without the line cache.
-    The result is the same, but this takes far longer.
+    `chunks` are the bytes of the log. If `each` is true, every line is matched separately, without the line cache,
+    which takes far longer and has the same result.
     """
     scanner = _Scanner(catalogue, splitter)
 
@@ -49,7 +51,7 @@ def scan(
 
 
 class _Scanner:
-    """The line filter of a scan (see `reader.Filter`), which also receives the lines that were read."""
+    """The line filter of a scan (see `reader.Filter`). It also matches the lines that the reader reads."""
 
     def __init__(self, catalogue: Catalogue, splitter: ProcessSplitter | None) -> None:
         self.log = Log(max_changes=MAX_CHANGES)
@@ -70,13 +72,13 @@ class _Scanner:
         events = self._match_message(line)
         if not events:
             return
-        splitter, (label, thread) = self._splitter, self._find_speaker(line)
+        splitter, (label, thread) = self._splitter, self._find_source_labels(line)
         if splitter is not None and splitter.may_start_process(label, [event.id for event in events]):
-            self._line_cache.forget()
-        changed = {event.id for event in events if self.log.has_changed(event.id, event.fields)}
-        if changed:
-            self._line_cache.forget(changed)
-        if self._add_events(events, label, thread, 1):
+            self._line_cache.forget()  # this also adds the pending repetitions
+        changed_ids = {event.id for event in events if self.log.has_changed(event.id, event.fields)}
+        if changed_ids:
+            self._line_cache.forget(changed_ids)
+        if self._add_events(events, label, thread, times=1):
             self._line_cache.changed = True
         if splitter is not None and splitter.is_full():
             self._line_cache.forget()
@@ -89,9 +91,9 @@ class _Scanner:
 
     def _add_repetitions(self, line: Line, times: int) -> None:
         """Add a message that was repeated `times` times. `line` is the last repetition."""
-        self._add_events(self._match_message(line), *self._find_speaker(line), times)
+        self._add_events(self._match_message(line), *self._find_source_labels(line), times)
 
-    def _find_speaker(self, line: Line) -> tuple[str, str]:
+    def _find_source_labels(self, line: Line) -> tuple[str, str]:
         """Return the labels of the process and thread that wrote the line. They are empty without a splitter."""
         return ("", "") if self._splitter is None else find_process_labels(line.prefix, clean_line(line.text))
 
@@ -105,27 +107,27 @@ class _Scanner:
         for order, match in enumerate(matches, line.record << _EVENT_BITS):
             text = cleaned_text
             if match.start > MAX_LEAD_CHARS:
-                text = clean_line(line.text[max(0, match.start - 160) :])
+                text = clean_line(line.text[max(0, match.start - _CUT_LEAD_CHARS) :])
             fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
             events.append(
                 Event(
-                    match.signature,
-                    line.number,
-                    order,
-                    text,
-                    fields,
-                    line.record,
-                    line.following,
-                    line.prefix,
+                    signature=match.signature,
+                    line=line.number,
+                    order=order,
+                    text=text,
+                    fields=fields,
+                    record=line.record,
+                    following=line.following,
+                    prefix=line.prefix,
                 )
             )
         return events
 
     def _add_events(self, events: list[Event], label: str, thread: str, times: int) -> bool:
         """Add events that were logged `times` times. Return whether any of them is new."""
-        is_any_new = False
+        has_new_event = False
         for event in events:
-            is_any_new |= self.log.add(event, times)
+            has_new_event |= self.log.add(event, times)
             if self._splitter is not None:
-                is_any_new |= self._splitter.add(event, label, thread, times)
-        return is_any_new
+                has_new_event |= self._splitter.add(event, label, thread, times)
+        return has_new_event

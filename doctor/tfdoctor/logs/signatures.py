@@ -27,11 +27,11 @@ __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures
 Role = Literal["decisive", "supporting", "benign"]
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """Codes of messages that look alarming and are harmless, as in the JSON output."""
-_ANCHOR_LENGTH = 5
+_ANCHOR_CHARS = 5
 """The length of an anchor in characters."""
 _PLAIN_BYTES = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
 """Bytes that `reader.clean_text` leaves unchanged."""
-_ESCAPES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
+_ESCAPE_SHAPES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
 """Escape sequences of terminal colours as they appear in a shape, and the escape character."""
 _MAX_SHAPES = 8192
 """The maximum number of shapes in one cache."""
@@ -39,12 +39,14 @@ _MAX_SHAPE_BYTES = 1 << 22
 """The maximum total size in bytes of the shapes in one cache."""
 _CLEANING_CHARS = 140
 """The maximum number of characters that cleaning a line removes."""
-_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_ID_PATTERN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_ELEMENT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
+"""An element of a regular expression: an escape, a class, a repeat, the start of a named group, or a character."""
 
 
 def _parse_id(text: str) -> str:
     """Return a signature id. Raise ValueError unless it is lower-case words joined by hyphens."""
-    if not _ID.fullmatch(text):
+    if not _ID_PATTERN.fullmatch(text):
         msg = "must be lower-case words joined by hyphens"
         raise ValueError(msg)
     return text
@@ -97,7 +99,7 @@ class Signature:
     NAMED: ClassVar = ("id",)
     id: Annotated[str, Converted(str, _parse_id)]
     role: Role
-    says: str
+    says: str = field(metadata={"key": "says"})
     """The meaning of the message, as a sentence."""
     literals: tuple[str, ...]
     """Every matching line contains at least one of these texts.
@@ -107,7 +109,8 @@ class Signature:
     pattern: Annotated[Pattern, Converted(str, Pattern)]
     causes: Annotated[tuple[Cause, ...], Converted(tuple[str, ...], _parse_causes)] = ()
     """Root causes that the message can indicate."""
-    benign: str | None = None
+    benign: str | None = field(default=None, metadata={"key": "benign"})
+    """The code of a harmless message, one of BENIGN, or None for other messages."""
     versions: ReleaseSet | None = None
     """The TensorFlow releases that print the message. None means all releases."""
     era: Era | None = None
@@ -115,14 +118,16 @@ class Signature:
 
     A signature with an era needs no `versions`.
     """
-    longest: int | None = None
+    longest: int | None = field(default=None, metadata={"key": "longest"})
     """The maximum length in characters of a matching line. None means any length."""
-    beside: bool = False
-    """Whether the signature is ignored far down in a long log, unless the line also matches another one."""
-    # examples: lines that match, lines that do not, and where the message was found
-    match: tuple[str, ...]
-    no_match: tuple[str, ...]
+    beside: bool = field(default=False, metadata={"key": "beside"})
+    """Whether the signature is ignored far down in a long log, unless another signature matches the line, too."""
+    match: tuple[str, ...] = field(metadata={"key": "match"})
+    """Examples of lines that match."""
+    no_match: tuple[str, ...] = field(metadata={"key": "no_match"})
+    """Examples of lines that do not match."""
     source: str
+    """The source of the message, such as a file of TensorFlow."""
     ignores_digits: bool = field(default=False, metadata={"key": None})
     """Whether the pattern also matches a line with different digits in the same positions."""
 
@@ -145,8 +150,8 @@ class SourceFolder:
     """A TensorFlow source folder, as messages name it."""
 
     NAMED: ClassVar = ("part",)
-    part: str
-    """A part of the path, with `/`."""
+    part: str = field(metadata={"key": "part"})
+    """A part of the path, with forward slashes."""
     era: Era
     source: str
 
@@ -163,27 +168,29 @@ class Wording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nightly:
-    """The minor release that tf-nightly was numbered for in a period.
+    """A period in which builds of tf-nightly had the number of this minor release.
 
-    It changed at an unknown date between two periods.
+    The number changed at an unknown date between two periods.
     """
 
     NAMED: ClassVar = ("minor",)
     minor: str
-    first: str
-    """The date of the oldest observed build with this minor: `"2019-01-11"`."""
-    last: str
-    """The date of the newest one."""
+    first: str = field(metadata={"key": "first"})
+    """The date of the oldest observed build with this number, such as "2019-01-11"."""
+    last: str = field(metadata={"key": "last"})
+    """The date of the newest observed build with this number."""
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of a signature in a line, with its captures by name."""
+    """A match of a signature in a line."""
 
     signature: Signature
     fields: dict[str, str]
+    """The captured texts, by group name."""
     start: int
+    """The position of the match in the line."""
 
 
 class _ShapeCache:
@@ -203,7 +210,7 @@ class _ShapeCache:
 
 
 class Catalogue:
-    """All signatures, ready to match lines."""
+    """All signatures, with indices that find the ones that can match a line."""
 
     def __init__(
         self,
@@ -214,13 +221,13 @@ class Catalogue:
     ) -> None:
         self.signatures = signatures
         self.places = places
-        """The source folders. The first that matches a path counts."""
+        """The source folders. The first that is part of a path counts."""
         self.wordings = wordings
         self.nightlies = nightlies
-        self._unmatched_shapes = _ShapeCache()
-        self._matching_shapes = _ShapeCache()
-        self._candidates: dict[str, tuple[Signature, ...]] = {}
-        self._shapes: dict[int, re.Pattern[str]] = {}
+        self._unmatched_shape_cache = _ShapeCache()
+        self._matching_shape_cache = _ShapeCache()
+        self._candidates_by_shape: dict[str, tuple[Signature, ...]] = {}
+        self._shape_patterns: dict[int, re.Pattern[str]] = {}
 
     @cached_property
     def signatures_with_era(self) -> tuple[Signature, ...]:
@@ -235,7 +242,7 @@ class Catalogue:
     def literals(self) -> tuple[str, ...]:
         """The literals, each once.
 
-        Those of signatures with a maximum line length are not included, because they appear in nearly any line.
+        The literals of signatures with a maximum line length are not included, because nearly any line contains them.
         """
         literals: dict[str, None] = {}
         for signature in self.signatures:
@@ -244,9 +251,9 @@ class Catalogue:
         return tuple(literals)
 
     @cached_property
-    def _max_short_chars(self) -> int:
-        """The largest `longest` of all signatures."""
-        return max((s.longest for s in self.signatures if s.longest is not None), default=0)
+    def _max_short_line_chars(self) -> int:
+        """The largest maximum line length of all signatures, or 0 if none has a maximum."""
+        return max((signature.longest for signature in self.signatures if signature.longest is not None), default=0)
 
     @cached_property
     def anchors(self) -> tuple[str, ...]:
@@ -254,83 +261,84 @@ class Catalogue:
 
         They are chosen greedily: the next one is the five characters that most of the remaining literals share.
         """
-        chosen = [literal for literal in sorted(self.literals) if len(literal) < _ANCHOR_LENGTH]
+        chosen = [literal for literal in sorted(self.literals) if len(literal) < _ANCHOR_CHARS]
         remaining = {literal for literal in self.literals if not any(piece in literal for piece in chosen)}
         literals_by_piece: dict[str, set[str]] = {}
         for literal in remaining:
-            for start in range(len(literal) - _ANCHOR_LENGTH + 1):
-                literals_by_piece.setdefault(literal[start : start + _ANCHOR_LENGTH], set()).add(literal)
+            for start in range(len(literal) - _ANCHOR_CHARS + 1):
+                literals_by_piece.setdefault(literal[start : start + _ANCHOR_CHARS], set()).add(literal)
+        # heapq has the smallest item first, so the counts are negative
         heap = [(-len(literals), piece) for piece, literals in literals_by_piece.items()]
         heapify(heap)
         while heap:
             count, piece = heappop(heap)
-            if len(literals_by_piece[piece]) < -count:  # some of them contain pieces that were chosen since
+            if len(literals_by_piece[piece]) < -count:  # some literals contain pieces that were chosen since
                 if literals_by_piece[piece]:
                     heappush(heap, (-len(literals_by_piece[piece]), piece))
                 continue
             chosen.append(piece)
             for literal in tuple(literals_by_piece[piece]):
-                for start in range(len(literal) - _ANCHOR_LENGTH + 1):
-                    literals_by_piece[literal[start : start + _ANCHOR_LENGTH]].discard(literal)
+                for start in range(len(literal) - _ANCHOR_CHARS + 1):
+                    literals_by_piece[literal[start : start + _ANCHOR_CHARS]].discard(literal)
         return tuple(chosen)
 
     @cached_property
-    def _raw_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+    def _anchor_bytes(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
         """(anchor, set of its bytes) for each anchor."""
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
-    def _compile_shape(self, number: int) -> re.Pattern[str]:
-        """Return the pattern of a signature, given by its index, for lines whose digits are all 0."""
-        pattern = self._shapes.get(number)
+    def _get_shape_pattern(self, index: int) -> re.Pattern[str]:
+        """Return the pattern of a signature, given by its index, for shapes."""
+        pattern = self._shape_patterns.get(index)
         if pattern is None:
-            pattern = self._shapes[number] = re.compile(zero_digits(self.signatures[number].pattern.pattern))
+            pattern = self._shape_patterns[index] = re.compile(zero_digits(self.signatures[index].pattern.pattern))
         return pattern
 
     @cached_property
     def _literals_by_anchor(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
         """(anchor, its literals with the indices of their signatures) for each anchor. All digits are 0."""
-        numbers_by_literal = self._map_literals(short=False)
+        indices_by_literal = self._map_literals_to_indices(short_lines=False)
         literals_by_anchor: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-        for literal, numbers in numbers_by_literal.items():
+        for literal, indices in indices_by_literal.items():
             anchor = next(anchor for anchor in self._zeroed_anchors if anchor in literal)
-            literals_by_anchor.setdefault(anchor, []).append((literal, numbers))
+            literals_by_anchor.setdefault(anchor, []).append((literal, indices))
         return tuple((anchor, tuple(literals)) for anchor, literals in literals_by_anchor.items())
 
-    def _map_literals(self, *, short: bool) -> dict[str, tuple[int, ...]]:
+    def _map_literals_to_indices(self, *, short_lines: bool) -> dict[str, tuple[int, ...]]:
         """Map each literal, with all digits 0, to the indices of its signatures.
 
-        If `short` is true, only signatures with a maximum line length are included, else only the others.
+        If `short_lines` is true, only signatures with a maximum line length are included, else only the others.
         """
-        numbers_by_literal: dict[str, tuple[int, ...]] = {}
-        for number, signature in enumerate(self.signatures):
-            if (signature.longest is not None) is short:
+        indices_by_literal: dict[str, tuple[int, ...]] = {}
+        for index, signature in enumerate(self.signatures):
+            if (signature.longest is not None) is short_lines:
                 for literal in signature.literals:
                     text = literal.translate(DIGITS_TO_ZERO)
-                    numbers_by_literal[text] = (*numbers_by_literal.get(text, ()), number)
-        return numbers_by_literal
+                    indices_by_literal[text] = (*indices_by_literal.get(text, ()), index)
+        return indices_by_literal
 
     @cached_property
-    def _short_literals(self) -> dict[str, tuple[int, ...]]:
+    def _short_line_literals(self) -> dict[str, tuple[int, ...]]:
         """The literals of signatures with a maximum line length, and the indices of these signatures."""
-        return self._map_literals(short=True)
+        return self._map_literals_to_indices(short_lines=True)
 
     def filter_shapes(self, shapes: list[bytes]) -> frozenset[bytes]:
         """Return the shapes that can contain a known message.
 
         A training log repeats a few lines with different numbers, so the result for each shape is cached.
         """
-        new_shapes = set(shapes) - self._unmatched_shapes.shapes
+        new_shapes = set(shapes) - self._unmatched_shape_cache.shapes
         if not new_shapes:
             return frozenset()
-        cached = new_shapes & self._matching_shapes.shapes
+        cached = new_shapes & self._matching_shape_cache.shapes
         new_shapes -= cached
         matching = (
             {shape for shape in self._filter_by_anchor(new_shapes) if self._can_match(shape)}
             if new_shapes
             else set()
         )
-        self._matching_shapes.add(matching)
-        self._unmatched_shapes.add(new_shapes - matching)
+        self._matching_shape_cache.add(matching)
+        self._unmatched_shape_cache.add(new_shapes - matching)
         return frozenset(cached | matching)
 
     def _filter_by_anchor(self, new_shapes: set[bytes]) -> set[bytes]:
@@ -342,27 +350,30 @@ class Catalogue:
         """
         joined = b"\n".join(new_shapes)
         bytes_used = frozenset(joined + b" ")  # tabs become blanks, and a blank is added after a prefix
-        if b"&" not in joined and not any(alphabet <= bytes_used for alphabet in self._alphabets):
+        if b"&" not in joined and not any(required_bytes <= bytes_used for required_bytes in self._required_byte_sets):
             return set()
         if joined.translate(None, _PLAIN_BYTES):
             return new_shapes
-        long = [
+        literals = [
             literal
-            for anchor, alphabet, literals in self._raw_literals
-            if alphabet <= bytes_used and anchor in joined
-            for literal in literals
+            for anchor, required_bytes, anchor_literals in self._literal_bytes_by_anchor
+            if required_bytes <= bytes_used and anchor in joined
+            for literal in anchor_literals
             if literal in joined
         ]
-        short = long + [text for text in map(str.encode, self._short_literals) if text in joined]
-        max_short_bytes = _CLEANING_CHARS + self._max_short_chars
+        short_line_literals = [text for text in map(str.encode, self._short_line_literals) if text in joined]
+        max_short_bytes = _CLEANING_CHARS + self._max_short_line_chars
         return {
             shape
             for shape in new_shapes
-            if any(text in shape for text in (short if len(shape) <= max_short_bytes else long))
+            if any(literal in shape for literal in literals)
+            or (
+                len(shape) <= max_short_bytes and any(literal in shape for literal in short_line_literals)
+            )
         }
 
     @cached_property
-    def _raw_literals(self) -> tuple[tuple[bytes, frozenset[int], tuple[bytes, ...]], ...]:
+    def _literal_bytes_by_anchor(self) -> tuple[tuple[bytes, frozenset[int], tuple[bytes, ...]], ...]:
         """(anchor, set of its bytes, its literals) for each anchor, as bytes with all digits 0."""
         return tuple(
             (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
@@ -370,30 +381,30 @@ class Catalogue:
         )
 
     @cached_property
-    def _raw_zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+    def _zeroed_anchor_bytes(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
         """(anchor, set of its bytes) for each anchor with all digits 0."""
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self._zeroed_anchors)
 
     @cached_property
-    def _alphabets(self) -> tuple[frozenset[int], ...]:
+    def _required_byte_sets(self) -> tuple[frozenset[int], ...]:
         """The sets of bytes of the anchors and short literals, the smallest first.
 
         Every line with a match contains all bytes of one of these sets. Supersets of other sets are left out.
         """
-        alphabets: list[frozenset[int]] = []
-        texts = [*(text for text, _ in self._raw_zeroed_anchors), *map(str.encode, self._short_literals)]
-        for letters in sorted(
-            {frozenset(text) for text in texts}, key=lambda alphabet: (len(alphabet), sorted(alphabet))
+        byte_sets: list[frozenset[int]] = []
+        texts = [*(text for text, _ in self._zeroed_anchor_bytes), *map(str.encode, self._short_line_literals)]
+        for candidate in sorted(
+            {frozenset(text) for text in texts}, key=lambda byte_set: (len(byte_set), sorted(byte_set))
         ):
-            if not any(other <= letters for other in alphabets):
-                alphabets.append(letters)
-        return tuple(alphabets)
+            if not any(byte_set <= candidate for byte_set in byte_sets):
+                byte_sets.append(candidate)
+        return tuple(byte_sets)
 
     def _can_match(self, shape: bytes) -> bool:
         """Return whether a line of this shape can contain a known message."""
-        if b"&#" in shape:
+        if b"&#" in shape:  # the digits of an HTML entity decide which character it is
             return True
-        for code, escape in _ESCAPES:
+        for code, escape in _ESCAPE_SHAPES:
             shape = shape.replace(code, escape)
         for text in decode_line(shape):
             for message, prefix in iter_messages(text):
@@ -402,7 +413,7 @@ class Catalogue:
         return False
 
     def _has_candidate(self, line: str) -> bool:
-        """Return whether a signature without the flag `beside` can match the line."""
+        """Return whether a signature can match the line. Those that are ignored far down do not count."""
         return any(not signature.beside for signature in self.list_candidates(line))
 
     def can_match_block(self, block: bytes) -> bool:
@@ -411,53 +422,54 @@ class Catalogue:
         The message may continue on the next line.
         """
         bytes_used = frozenset(block + b" ")
-        possible = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= bytes_used]
-        if not possible:
+        possible_anchors = [anchor for anchor, required_bytes in self._anchor_bytes if required_bytes <= bytes_used]
+        if not possible_anchors:
             return False
+        # the terminal may have broken the message within a word, or at a space
         text = block.replace(b"\n", b"")
-        if any(anchor in text for anchor in possible):
+        if any(anchor in text for anchor in possible_anchors):
             return True
         text = block.replace(b"\n", b" ")
-        return any(anchor in text for anchor in possible if b" " in anchor)
+        return any(anchor in text for anchor in possible_anchors if b" " in anchor)
 
     def list_candidates(self, line: str) -> tuple[Signature, ...]:
         """Return the signatures that can match a line, because they match its shape."""
         shape = line.translate(DIGITS_TO_ZERO)
-        signatures = self._candidates.get(shape)
+        signatures = self._candidates_by_shape.get(shape)
         if signatures is None:
             signatures = tuple(self._match_shape(shape))
             if len(shape) < 1000:
-                if len(self._candidates) >= _MAX_SHAPES:
-                    self._candidates.clear()  # a line is looked up several times in a row, then never again
-                self._candidates[shape] = signatures
+                if len(self._candidates_by_shape) >= _MAX_SHAPES:
+                    self._candidates_by_shape.clear()  # a line is looked up several times in a row, then never again
+                self._candidates_by_shape[shape] = signatures
         return signatures
 
     def _match_shape(self, shape: str) -> Iterator[Signature]:
         """Yield the signatures whose patterns match this shape."""
-        candidates: set[int] = set()
+        candidate_indices: set[int] = set()
         for anchor, literals in self._literals_by_anchor:
             if anchor in shape:
-                for literal, numbers in literals:
+                for literal, indices in literals:
                     if literal in shape:
-                        candidates.update(numbers)
-        if len(shape) <= self._max_short_chars:
-            for literal, numbers in self._short_literals.items():
+                        candidate_indices.update(indices)
+        if len(shape) <= self._max_short_line_chars:
+            for literal, indices in self._short_line_literals.items():
                 if literal in shape:
-                    candidates.update(numbers)
-        for number in sorted(candidates):
-            signature = self.signatures[number]
+                    candidate_indices.update(indices)
+        for index in sorted(candidate_indices):
+            signature = self.signatures[index]
             if signature.longest is not None and len(shape) > signature.longest:
                 continue
-            if self._compile_shape(number).search(shape):
+            if self._get_shape_pattern(index).search(shape):
                 yield signature
 
     def search_shape(self, signature: Signature, shape: str) -> re.Match[str] | None:
         """Return the first match of the signature's pattern in this shape, or None if there is none."""
-        return self._compile_shape(self._index_by_id[signature.id]).search(shape)
+        return self._get_shape_pattern(self._index_by_id[signature.id]).search(shape)
 
     @cached_property
     def _index_by_id(self) -> dict[str, int]:
-        return {signature.id: number for number, signature in enumerate(self.signatures)}
+        return {signature.id: index for index, signature in enumerate(self.signatures)}
 
     @cached_property
     def _zeroed_anchors(self) -> tuple[str, ...]:
@@ -488,42 +500,40 @@ def zero_digits(pattern: str) -> str:
 
     It may match more shapes. Negative assertions are dropped, because the digits of the line are not known.
     """
-    tokens: list[str] = []
+    elements: list[str] = []
     position = 0
     while position < len(pattern):
         if pattern.startswith(("(?!", "(?<!"), position):
             position = _find_group_end(pattern, position)
             continue
-        part = _parse_token(pattern, position)
-        position += len(part)
-        if part[0] == "[" and any(re.fullmatch(part, digit) for digit in "123456789"):
-            part = part if re.fullmatch(part, "0") else f"(?:{part}|0)"
-        elif part.isdigit():
-            part = "0"
-        tokens.append(part)
-    return "".join(tokens)
+        element = _get_element(pattern, position)
+        position += len(element)
+        # a class that matches another digit must match 0, too
+        if element[0] == "[" and any(re.fullmatch(element, digit) for digit in "123456789"):
+            element = element if re.fullmatch(element, "0") else f"(?:{element}|0)"
+        elif element.isdigit():
+            element = "0"
+        elements.append(element)
+    return "".join(elements)
 
 
 def treats_digits_alike(pattern: str) -> bool:
-    """Return whether a pattern treats all digits alike."""
+    """Return whether a pattern matches either every digit or no digit at each position."""
     position = 0
     while position < len(pattern):
-        part = _parse_token(pattern, position)
-        position += len(part)
-        if part[0] == "[":
-            if len({re.fullmatch(part, digit) is None for digit in "0123456789"}) > 1:
+        element = _get_element(pattern, position)
+        position += len(element)
+        if element[0] == "[":
+            if len({re.fullmatch(element, digit) is None for digit in "0123456789"}) > 1:
                 return False
-        elif part[-1].isdigit():  # a digit or a back-reference
+        elif element[-1].isdigit():  # a digit or a back-reference
             return False
     return True
 
 
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
-
-
-def _parse_token(pattern: str, position: int) -> str:
-    """Return the token of a regular expression at a position: an escape, a class, a repeat or a character."""
-    match = _TOKEN.match(pattern, position)
+def _get_element(pattern: str, position: int) -> str:
+    """Return the element of a regular expression that begins at `position`."""
+    match = _ELEMENT.match(pattern, position)
     return match[0] if match is not None else pattern[position]
 
 
@@ -531,20 +541,20 @@ def _find_group_end(pattern: str, position: int) -> int:
     """Return the position after the parenthesis that closes the one at `position`."""
     depth = 0
     while True:
-        part = _parse_token(pattern, position)
-        position += len(part)
-        depth += part.startswith("(")
-        depth -= part == ")"
+        element = _get_element(pattern, position)
+        position += len(element)
+        depth += element.startswith("(")
+        depth -= element == ")"
         if depth == 0:
             return position
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """The content of one file in `compat/logs`."""
+class _SignatureFile:
+    """One file in `compat/logs`."""
 
     signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
-    places: tuple[SourceFolder, ...] = field(default=(), metadata={"key": "place"})
+    source_folders: tuple[SourceFolder, ...] = field(default=(), metadata={"key": "place"})
     wordings: tuple[Wording, ...] = field(default=(), metadata={"key": "wording"})
     nightlies: tuple[Nightly, ...] = field(default=(), metadata={"key": "nightly"})
 
@@ -554,16 +564,17 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     """Read `compat/logs/*.toml`. Raise DataError if a file is invalid or an id is not unique."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
-    places: list[SourceFolder] = []
+    source_folders: list[SourceFolder] = []
     wordings: list[Wording] = []
     nightlies: list[Nightly] = []
     for path in sorted(folder.glob("*.toml")):
         label = f"compat/logs/{path.name}"
-        file = decode(_File, read_raw(path, label), label)
-        places += file.places
+        file = decode(_SignatureFile, read_raw(path, label), label)
+        source_folders += file.source_folders
         wordings += file.wordings
         nightlies += file.nightlies
         for entry in file.signatures:
+            # the only digit in the literals may be 0, as in shapes (see `Signature.literals`)
             has_digits = any(re.search("[1-9]", literal) for literal in entry.literals)
             signatures.append(
                 replace(entry, ignores_digits=treats_digits_alike(entry.pattern.pattern) and not has_digits)
@@ -577,4 +588,4 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     if not signatures:
         msg = "compat/logs: there are no signatures"
         raise DataError(msg)
-    return Catalogue(tuple(signatures), tuple(places), tuple(wordings), tuple(nightlies))
+    return Catalogue(tuple(signatures), tuple(source_folders), tuple(wordings), tuple(nightlies))

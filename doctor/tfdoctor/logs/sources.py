@@ -32,7 +32,7 @@ __all__ = ["LogSources", "Writer", "drop_other_eras", "identify_sources", "split
 _TIMESTAMP = re.compile(
     r"(?P<date>20\d\d-[01]\d-[0-3]\d) \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] |[IWEF]0000 00:00:(?P<seconds>1\d{9})\."
 )
-_SHARED = re.compile(r"external/(?:xla|tsl)/")
+_SHARED_FOLDER = re.compile(r"external/(?:xla|tsl)/")
 """Source folders that other frameworks also contain, with different line numbers."""
 _LINE_SIGNATURES = ("source-line", "python-frame", "python-frame-shown")
 _MAX_EVIDENCE_LINES = 4
@@ -42,7 +42,7 @@ _MIN_LINES_PER_WRITER = 2
 _MIN_ERA_LINES = 3
 """The number of different lines of one release that outweigh messages of another era."""
 _MIN_SHARE = 0.8
-"""The share of the lines that two adjacent releases must have together if a build between them wrote the log."""
+"""The share of the lines that two adjacent releases must have together so that a build between them is assumed."""
 _MAX_ARROW_LINES = 12
 """The maximum number of lines between a function name and the arrow with which a notebook marks the current line."""
 _MAX_WRITERS = 3
@@ -64,10 +64,10 @@ class Writer:
 
 
 @dataclass(slots=True)
-class _ReleaseLines:
+class _AttributedLines:
     """Source lines that share at least one release."""
 
-    common: frozenset[str]
+    common_releases: frozenset[str]
     """The releases that have all of the lines."""
     lines: list[tuple[Event, frozenset[str]]]
     """(event, releases that have the line)."""
@@ -82,7 +82,7 @@ class LogSources:
     unmatched_line: Event | None = None
     """A line that shows that another build wrote the log, or None if there is none.
 
-    No release has this line, or it is the first of lines that do not belong to one to three releases.
+    It is a line that no release has, or the first source line if up to three releases do not have them all.
     """
     next_minor: str | None = None
     """The minor release that the other build preceded, such as "2.3", or None if unknown.
@@ -98,25 +98,26 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
     attributed, unmatched = _attribute_lines(log, compat)
     if unmatched is not None:
         return LogSources((), unmatched, _find_later_release(attributed, compat))
-    parts: list[_ReleaseLines] = []
-    last = 0
+    parts: list[_AttributedLines] = []
+    index_of_part = 0
     for event, releases in attributed:
-        for index in sorted(range(len(parts)), key=lambda index: index != last):
-            if parts[index].common & releases:
-                last = index
+        # try the part of the previous line first
+        for candidate_index in sorted(range(len(parts)), key=lambda candidate_index: candidate_index != index_of_part):
+            if parts[candidate_index].common_releases & releases:
+                index_of_part = candidate_index
                 break
         else:
-            last = len(parts)
-            parts.append(_ReleaseLines(releases, []))
-        parts[last].common &= releases
-        parts[last].lines.append((event, releases))
+            index_of_part = len(parts)
+            parts.append(_AttributedLines(releases, []))
+        parts[index_of_part].common_releases &= releases
+        parts[index_of_part].lines.append((event, releases))
     if len(parts) < 2:
-        parts = _add_frames(parts, log, compat)
+        parts = _add_traceback_frames(parts, log, compat)
     if len(parts) > _MAX_WRITERS or (
         len(parts) > 1 and any(len(part.lines) < _MIN_LINES_PER_WRITER for part in parts)
     ):
-        first = min((event for event, _ in attributed), key=lambda event: event.order)
-        return LogSources((), first, _find_later_release(attributed, compat))
+        first_event = min((event for event, _ in attributed), key=lambda event: event.order)
+        return LogSources((), first_event, _find_later_release(attributed, compat))
     return LogSources(tuple(_make_writer(part, compat.source_lines) for part in parts))
 
 
@@ -126,16 +127,16 @@ def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozen
     Each source line is included once, in log order. The second value is None if every line belongs to a release.
     """
     has_jax = log.has("framework-jax")
-    seen: set[tuple[str, str]] = set()
+    known_lines: set[tuple[str, str]] = set()
     attributed: list[tuple[Event, frozenset[str]]] = []
     unmatched = None
     for event in log.list_events("source-line"):
         key = path, number = event.get("path"), event.get("number")
         message = event.text.partition(f":{number}]")[2]
-        if key in seen or message.lstrip().startswith("Check failed"):
+        if key in known_lines or message.lstrip().startswith("Check failed"):
             continue
-        seen.add(key)
-        is_shared = _SHARED.search(path) is not None or "tensorflow" not in path
+        known_lines.add(key)
+        is_shared = _SHARED_FOLDER.search(path) is not None or "tensorflow" not in path
         releases = compat.source_lines.find_releases(path, int(number), message)
         if releases is None or (is_shared and (has_jax or not releases)):
             continue
@@ -149,12 +150,12 @@ def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozen
 def _find_later_release(attributed: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
     """Return the later of the two adjacent minor releases between which these lines are split.
 
-    Return None if no pair of releases fits or several do (see `LogSources.next_minor`).
+    Return None unless exactly one pair of releases fits (see `LogSources.next_minor`).
     """
     lines_by_minor: dict[str, set[int]] = {}
-    for number, (_, releases) in enumerate(attributed):
+    for index, (_, releases) in enumerate(attributed):
         for minor in {versions.major_minor(release) for release in releases}:
-            lines_by_minor.setdefault(minor, set()).add(number)
+            lines_by_minor.setdefault(minor, set()).add(index)
     minors = list(dict.fromkeys(gpu_release.minor for gpu_release in compat.gpu_releases))
     matches = []
     for earlier, later in itertools.pairwise(minors):
@@ -168,32 +169,32 @@ def _find_later_release(attributed: Sequence[tuple[Event, frozenset[str]]], comp
     return matches[0] if len(matches) == 1 else None
 
 
-def _add_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_ReleaseLines]:
+def _add_traceback_frames(parts: list[_AttributedLines], log: Log, compat: Compat) -> list[_AttributedLines]:
     """Return the parts with the traceback frames of TensorFlow functions added.
 
     Frames that contradict the source lines are dropped, because files can be patched, and a traceback can come
-    from another TensorFlow. Without source lines, frames that contradict each other are not used at all.
+    from another TensorFlow. If there are no source lines, and the frames contradict each other, none is used.
     """
-    unpublished = compat.source_lines.unpublished
+    unpublished_builds = compat.source_lines.unpublished
     frames = []
     for event, path, line, function in _iter_frames(log):
         releases = compat.functions.find_releases(path, line, function)
         if releases:
             frames.append(
-                (event, releases | {build.version for build in unpublished if build.like in releases})
+                (event, releases | {build.version for build in unpublished_builds if build.like in releases})
             )
-    all_releases = frozenset([*compat.source_lines.releases, *(build.version for build in unpublished)])
-    common = parts[0].common if parts else all_releases
-    matching = []
+    all_releases = frozenset([*compat.source_lines.releases, *(build.version for build in unpublished_builds)])
+    common_releases = parts[0].common_releases if parts else all_releases
+    matching_frames = []
     for event, releases in frames:
-        if common & releases:
-            common &= releases
-            matching.append((event, releases))
+        if common_releases & releases:
+            common_releases &= releases
+            matching_frames.append((event, releases))
         elif not parts:
             return parts  # the frames come from two TensorFlows
-    if not matching:
+    if not matching_frames:
         return parts
-    return [_ReleaseLines(common, [*(parts[0].lines if parts else []), *matching])]
+    return [_AttributedLines(common_releases, [*(parts[0].lines if parts else []), *matching_frames])]
 
 
 def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
@@ -218,28 +219,33 @@ def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
             header = None
 
 
-def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
+def _make_writer(attributed: _AttributedLines, table: SourceLines) -> Writer:
     """Return the writer of these lines, with a few lines that suffice to determine its releases."""
-    date = max((date for event, _ in lines.lines if (date := _parse_date(event.text))), default=None)
-    unpublished = {entry.version for entry in table.unpublished if entry.first <= (date or "") <= entry.last}
-    candidates = frozenset(table.releases) | unpublished
-    if not lines.common & candidates:
-        candidates |= lines.common
-    common = lines.common & candidates
-    remaining = candidates  # greedy: the next line is the one that excludes the most releases
+    date = max((date for event, _ in attributed.lines if (date := _parse_date(event.text))), default=None)
+    unpublished_versions = {
+        build.version for build in table.unpublished if build.first <= (date or "") <= build.last
+    }
+    candidate_versions = frozenset(table.releases) | unpublished_versions
+    if not attributed.common_releases & candidate_versions:  # only unpublished builds of another time fit
+        candidate_versions |= attributed.common_releases
+    common_releases = attributed.common_releases & candidate_versions
+    # greedy: the next line of the evidence is the one that excludes the most releases
+    remaining_versions = candidate_versions
     evidence: list[Event] = []
-    while remaining != common:
-        event, releases = min(lines.lines, key=lambda entry: len(entry[1] & remaining))
-        remaining &= releases
+    while remaining_versions != common_releases:
+        event, releases = min(
+            attributed.lines, key=lambda event_and_releases: len(event_and_releases[1] & remaining_versions)
+        )
+        remaining_versions &= releases
         evidence.append(event)
-    order = (*table.releases, *(entry.version for entry in table.unpublished))
+    version_order = (*table.releases, *(build.version for build in table.unpublished))
     return Writer(
-        tuple(version for version in order if version in common),
-        tuple(sorted(evidence, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
-        frozenset(
-            (event.get("path"), event.get("number")) for event, _ in lines.lines if event.id == "source-line"
+        releases=tuple(version for version in version_order if version in common_releases),
+        events=tuple(sorted(evidence, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
+        lines=frozenset(
+            (event.get("path"), event.get("number")) for event, _ in attributed.lines if event.id == "source-line"
         ),
-        date,
+        date=date,
     )
 
 
@@ -254,9 +260,9 @@ def _parse_date(text: str) -> str | None:
 
 
 def drop_other_eras(log: Log, compat: Compat) -> Log:
-    """Return the log without messages that another era of TensorFlow wrote, such as a quoted old session.
+    """Return the log without messages of releases from another era, such as a quoted old session.
 
-    The log is returned unchanged if it has too few source lines of one release.
+    The era is that of the release whose source lines the log has. If they are too few, the log is returned unchanged.
     """
     if len(log.list_events("source-line")) < _MIN_ERA_LINES:
         return log
@@ -272,7 +278,7 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
         )
 
     remaining_events = {
-        name: events for name, events in log.events.items() if not is_other_era(events[0].signature)
+        signature_id: events for signature_id, events in log.events.items() if not is_other_era(events[0].signature)
     }
     return (
         log
@@ -287,14 +293,16 @@ def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
     An event belongs to the writer of the last source line before it. Events before the first source line belong
     to the writer of that line.
     """
-    lines_by_writer = sorted(
-        (event.line, index)
+    writer_starts = sorted(
+        (event.line, writer_index)
         for event in log.list_events("source-line")
-        for index, writer in enumerate(writers)
+        for writer_index, writer in enumerate(writers)
         if (event.get("path"), event.get("number")) in writer.lines
     )
     logs = [Log(lines=log.lines, bytes=log.bytes) for _ in writers]
     for event in log:
-        index_of_line = max(bisect(lines_by_writer, (event.line, len(writers))) - 1, 0)
-        logs[lines_by_writer[index_of_line][1]].events.setdefault(event.id, []).append(event)
+        # len(writers) is greater than every index, so the lines up to and including the event's own are found
+        start_index = max(bisect(writer_starts, (event.line, len(writers))) - 1, 0)
+        _, writer_index = writer_starts[start_index]
+        logs[writer_index].events.setdefault(event.id, []).append(event)
     return logs

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["DETECTORS", "decide", "is_registered"]
 
 
-def decide(context: LogContext) -> Decision:
-    """Return the decision of the first detector that makes one, or else INCONCLUSIVE."""
-    for detector in DETECTORS:
-        decision = detector(context)
-        if decision is not None:
-            return decision
-    return Decision(Cause.INCONCLUSIVE)
-
-
 DETECTORS: tuple[Callable[[LogContext], Decision | None], ...] = (
     machine.detect_containers,
     machine.detect_windows,
@@ -62,6 +53,15 @@ DRIVER_STAGE_CAUSES = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_
 
 If the first calls to the driver fail with one of them, no GPU was registered.
 """
+
+
+def decide(context: LogContext) -> Decision:
+    """Return the decision of the first detector that makes one, or else INCONCLUSIVE."""
+    for detector in DETECTORS:
+        decision = detector(context)
+        if decision is not None:
+            return decision
+    return Decision(Cause.INCONCLUSIVE)
 
 
 def is_registered(context: LogContext, decision: Decision) -> bool | None:

@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LogOrigin", "RegisteredDevice", "find_gpu_memory", "infer_origin", "list_devices"]
 
+_MIN_MATCHING_LINES = 3
+"""The number of different source lines that identify a pre-release."""
+_MAX_CANDIDATE_DAYS = 60
+"""The number of days before a release in which its candidates are published."""
+_BRANCH_DAYS = 21
+"""The number of days before the first candidate in which nightlies may already have the next number."""
+_VERSIONED_LIBRARIES = frozenset(
+    {"cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cudnn"}
+)
+"""Libraries whose versions identify a release."""
+_PYTHON_FOLDER = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
+"""A folder with a Python version, such as `/lib/python3.6/` or `\\Python37\\`."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogOrigin:
@@ -31,7 +44,8 @@ class LogOrigin:
     version: str | None
     """The version that the log states, or whose source lines it has, such as "2.4.1", or None if unknown.
 
-    It is only the minor release, "2.4", if the lines belong to several of its patch releases or it has only one.
+    It is only the minor release, such as "2.4", if the lines belong to several of its patch releases, or if it has only
+    one.
     """
     era: str | None
     """The minor releases that can have written the log, or None if unknown.
@@ -41,7 +55,7 @@ class LogOrigin:
     cuda_version: str | None
     """The CUDA version in the library names, such as "11.2" or "11", or None if unknown."""
     release: Release | None
-    """The release in compat/ for `version`, or else the newest of the era, or None if unknown."""
+    """The release in compat/ for `version`, or else the newest release of the era, or None if unknown."""
     sources: LogSources = field(default_factory=LogSources)
     """The result of looking up the source lines in the log. Several writers mean different releases."""
     basis: Literal["log", "lines", "early", "rest"] = "rest"
@@ -68,7 +82,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     unpublished and early builds with these lines, and the era of its message formats and sonames.
     """
     version = _find_stated_version(log)
-    sonames = _list_sonames(log)
+    sonames = _list_cuda_sonames(log)
     sources = identify_sources(log, compat)
     low, high = _find_bounds(log)
     narrowed_bounds = _narrow_by_wording(log, low, high) if sources.unmatched_line is None else (low, high)
@@ -77,21 +91,28 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     releases = compat.gpu_releases
     dll_cuda = _find_cuda_of_dlls(log)
     bounded = [release for release in releases if _is_within(release, low, high)]
-    matching = [release for release in bounded if _has_all(release, sonames)]
+    matching = [release for release in bounded if _requires_all(release, sonames)]
     matching = _filter_by_python(matching, log) or matching
     cuda = _find_cuda(sonames, compat) or dll_cuda
-    line_releases = _match_lines(sources.writers, bounded)
+    line_releases = _filter_by_source_lines(sources.writers, bounded)
     if version is not None and not _is_excluded(version, line_releases, compat):
         nearest = compat.nearest(version)
         minor = versions.major_minor(version)
-        return LogOrigin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
+        return LogOrigin(
+            version=version,
+            era=minor,
+            cuda_version=cuda or nearest.release.cuda,
+            release=nearest.release,
+            sources=sources,
+            basis="log",
+        )
     if line_releases:
         line_releases = [
             release for release in line_releases if _is_within(release, *narrowed_bounds)
         ] or line_releases
         unpublished_minors = [
             minor_release
-            for minor_release in _list_unpublished(line_releases, sources.writers[0], compat)
+            for minor_release in _list_unpublished_minors(line_releases, sources.writers[0], compat)
             if _is_between(minor_release, low, high)
         ]
         matching_versions = {release.version for release in matching}
@@ -101,40 +122,56 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
             if release.version in matching_versions and (dll_cuda is None or _has_cuda(release, dll_cuda))
         ]
         return _infer_from_lines(line_releases, matching_lines, unpublished_minors, cuda, sources, compat)
-    build_minors = _match_builds(sources.writers, releases)
+    # another build than a release has these lines, such as a candidate or a ROCm build
+    build_minors = _list_build_minors(sources.writers, releases)
     if build_minors and all(_is_between(minor_release, low, high) for minor_release in build_minors):
         only_build = build_minors[0] if len(build_minors) == 1 else None
         return LogOrigin(
-            only_build, _format_range(build_minors[0], build_minors[-1]), cuda, None, sources, "lines"
+            version=only_build,
+            era=_format_range(build_minors[0], build_minors[-1]),
+            cuda_version=cuda,
+            release=None,
+            sources=sources,
+            basis="lines",
         )
-    early_minor = _infer_prerelease(sources.writers, bounded)
+    early_minor = _infer_prerelease_minor(sources.writers, bounded)
     if early_minor is not None:
         nightly_minor = _find_nightly_minor(sources.writers[0].date)
         late_minor = (
             early_minor
             if _is_before_branch(early_minor, sources.writers[0], compat)
-            else nightly_minor or _next_minor(early_minor, releases)
+            else nightly_minor or _find_next_minor(early_minor, releases)
         )
-        first, late_minor = sorted((early_minor, late_minor), key=versions.parse_numbers)
+        first_minor, last_minor = sorted((early_minor, late_minor), key=versions.parse_numbers)
         early_releases = [
             release
             for release in releases
             if release.minor == early_minor and release.version in sources.writers[0].releases
         ]
-        return LogOrigin(None, _format_range(first, late_minor), cuda, early_releases[-1], sources, "early")
+        return LogOrigin(
+            version=None,
+            era=_format_range(first_minor, last_minor),
+            cuda_version=cuda,
+            release=early_releases[-1],
+            sources=sources,
+            basis="early",
+        )
     if sources.next_minor is not None and _is_between(sources.next_minor, low, high):
-        return LogOrigin(None, sources.next_minor, cuda, None, sources)
-    if low == "" and not sonames:
+        return LogOrigin(
+            version=None, era=sources.next_minor, cuda_version=cuda, release=None, sources=sources
+        )
+    if low == "" and not sonames:  # only a Windows log can still show the CUDA version
         cuda_minors = (
             [release.minor for release in releases if _has_cuda(release, dll_cuda)]
             if dll_cuda is not None
             else []
         )
-        return LogOrigin(
-            None, _format_range(cuda_minors[0], cuda_minors[-1]) if cuda_minors else None, cuda, None, sources
-        )
+        era = _format_range(cuda_minors[0], cuda_minors[-1]) if cuda_minors else None
+        return LogOrigin(version=None, era=era, cuda_version=cuda, release=None, sources=sources)
     if not matching:
-        return LogOrigin(None, _format_range(low, high), cuda, None, sources)
+        return LogOrigin(
+            version=None, era=_format_range(low, high), cuda_version=cuda, release=None, sources=sources
+        )
     line_matches = [
         release
         for release in matching
@@ -147,47 +184,53 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
         and _is_candidate_date(line_matches, sources.writers[0].date)
     ):
         # the log is older than the release: a candidate of it wrote the log, or a nightly for the next one
-        minors = [line_matches[0].minor, _next_minor(line_matches[-1].minor, releases)]
+        minors = [line_matches[0].minor, _find_next_minor(line_matches[-1].minor, releases)]
     if sources.unmatched_line is not None and sonames:
         # a nightly opens the libraries of the release before it
-        minors.append(_next_minor(minors[-1], releases))
+        minors.append(_find_next_minor(minors[-1], releases))
     if low and versions.compare(low, releases[0].minor) < 0 and minors[0] == releases[0].minor:
         minors[0] = low  # the table has no releases older than its first
     newest = (line_matches or matching)[-1]
     cudas = {release.cuda for release in matching}
     if cuda is None and len(cudas) == 1:
         cuda = newest.cuda
-    return LogOrigin(None, _format_range(minors[0], minors[-1]), cuda, newest if sonames else None, sources)
+    return LogOrigin(
+        version=None,
+        era=_format_range(minors[0], minors[-1]),
+        cuda_version=cuda,
+        release=newest if sonames else None,
+        sources=sources,
+    )
 
 
-def _match_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list[Release]:
+def _filter_by_source_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list[Release]:
     """Return the releases that have the source lines of the only writer.
 
-    Releases that came out after the log was written are not included, because a nightly has most lines of the
-    next release before that is out. Return an empty list if several TensorFlows wrote the log.
+    Minor releases that came out after the log was written are not included, because a nightly has most lines of the
+    next release before that comes out. Return an empty list if several TensorFlows wrote the log.
     """
     if len(writers) != 1:
         return []
-    first_released: dict[str, str] = {}
+    first_dates: dict[str, str] = {}
     for release in releases:
-        first_released[release.minor] = min(
-            release.released, first_released.get(release.minor, release.released)
+        first_dates[release.minor] = min(
+            release.released, first_dates.get(release.minor, release.released)
         )
-    date = writers[0].date
+    log_date = writers[0].date
     return [
         release
         for release in releases
         if release.version in writers[0].releases
-        and (date is None or first_released[release.minor] <= _day_after(date))
+        and (log_date is None or first_dates[release.minor] <= _add_day(log_date))
     ]
 
 
-def _infer_prerelease(writers: Sequence[Writer], releases: Sequence[Release]) -> str | None:
+def _infer_prerelease_minor(writers: Sequence[Writer], releases: Sequence[Release]) -> str | None:
     """Return the minor release whose candidate or nightly wrote the log, or None if unknown.
 
-    A candidate has the source lines of the next release and is older than it. Several matching minor releases,
-    or fewer than _MIN_MATCHING_LINES lines, decide nothing, because a nightly between two releases shares many
-    lines with one of them.
+    A candidate has the source lines of the next release and is older than that. The result is unknown if several
+    minor releases match, or if there are fewer than _MIN_MATCHING_LINES lines, because a nightly between two releases
+    shares many lines with one of them.
     """
     if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _MIN_MATCHING_LINES:
         return None
@@ -207,10 +250,10 @@ def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
         days_before = (released - dt.date.fromisoformat(date or "")).days
     except ValueError:
         return False
-    return 0 < days_before <= _CANDIDATE_DAYS
+    return 0 < days_before <= _MAX_CANDIDATE_DAYS
 
 
-def _match_builds(writers: Sequence[Writer], releases: Sequence[Release]) -> list[str]:
+def _list_build_minors(writers: Sequence[Writer], releases: Sequence[Release]) -> list[str]:
     """Return the minor releases of other builds with these lines, such as candidates or ROCm builds.
 
     Return an empty list if a release has the lines, or if several TensorFlows wrote the log.
@@ -250,20 +293,12 @@ def _find_nightly_minor(date: str | None) -> str | None:
     )
 
 
-def _next_minor(minor: str, releases: Sequence[Release]) -> str:
-    """Return the minor release after this one, or the same one if it is the last."""
+def _find_next_minor(minor: str, releases: Sequence[Release]) -> str:
+    """Return the next minor release, or the same minor release if it is the last."""
     return next((release.minor for release in releases if versions.compare(release.minor, minor) > 0), minor)
 
 
-_MIN_MATCHING_LINES = 3
-"""The number of different source lines that identify a pre-release."""
-_CANDIDATE_DAYS = 60
-"""The number of days before a release in which its candidates are published."""
-_BRANCH_DAYS = 21
-"""The number of days before the first candidate in which nightlies may already have the next number."""
-
-
-def _day_after(date: str) -> str:
+def _add_day(date: str) -> str:
     """Return the day after a date, to allow for different clocks and time zones.
 
     Both are in the form "2020-09-11". A text that is not a date is returned unchanged.
@@ -293,9 +328,8 @@ def _infer_from_lines(
 ) -> LogOrigin:
     """Return the origin of a log whose source lines belong to the releases in `line_releases`.
 
-    `matching` are the releases among them that open the libraries in the log. It is empty if a build for another
-    CUDA wrote the log. `unpublished_minors` are the minor releases of builds with the same lines that are
-    not in the table.
+    `matching` are those of the releases that open the libraries in the log. It is empty if a build for another CUDA
+    wrote the log. `unpublished_minors` are the minor releases of unpublished builds with the same lines.
     """
     candidates = matching or line_releases
     minors = list(dict.fromkeys([*(release.minor for release in candidates), *unpublished_minors]))
@@ -313,12 +347,17 @@ def _infer_from_lines(
         candidate_versions = {release.version for release in candidates}
         version = newest.version if len(candidate_versions) == 1 < len(patches) else newest.minor
     return LogOrigin(
-        version, _format_range(minors[0], minors[-1]), cuda, newest if matching else None, sources, "lines"
+        version=version,
+        era=_format_range(minors[0], minors[-1]),
+        cuda_version=cuda,
+        release=newest if matching else None,
+        sources=sources,
+        basis="lines",
     )
 
 
-def _list_unpublished(releases: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
-    """Return the minor releases of unavailable builds that have the same lines as these releases."""
+def _list_unpublished_minors(releases: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
+    """Return the minor releases of unpublished builds that have the same lines as these releases."""
     return [
         versions.major_minor(build.version)
         for build in compat.source_lines.unpublished
@@ -350,35 +389,35 @@ def _find_stated_version(log: Log) -> str | None:
 
 
 def _find_bounds(log: Log) -> tuple[str, str]:
-    """Return the first and last minor release with these message formats. "" means no bound."""
+    """Return the first and the last minor release with the message formats of the log. "" means no bound."""
     low, high = "", ""
     catalogue = load_signatures()
-    spans = [item.era for item in catalogue.signatures_with_era if item.era is not None and log.has(item.id)]
+    spans = [signature.era for signature in catalogue.signatures_with_era if signature.era is not None and log.has(signature.id)]
     for event in log.list_events("format-classic"):
         path = event.get("path").replace("\\", "/")
         folder = next((item for item in catalogue.places if item.part in path), None)
         if folder is not None:
             spans.append(folder.era)
-    newest = ""
+    upper_bound = ""
     for first, last in spans:
         if not first:  # an upper bound alone counts only if a lower bound is known, too
-            newest = last
+            upper_bound = last
             continue
         if not low or versions.compare(first, low) > 0:
             low = first
         if last and (not high or versions.compare(last, high) < 0):
             high = last
-    if low and newest and (not high or versions.compare(high, newest) > 0):
-        high = newest
-    if low and high and versions.compare(low, high) > 0:
+    if low and upper_bound and (not high or versions.compare(high, upper_bound) > 0):
+        high = upper_bound
+    if low and high and versions.compare(low, high) > 0:  # the bounds contradict each other
         return low, ""
     return low, high
 
 
 def _narrow_by_wording(log: Log, low: str, high: str) -> tuple[str, str]:
-    """Return the bounds, narrowed by the wording of the messages.
+    """Return the bounds, narrowed by texts that only some releases print.
 
-    They are returned unchanged if the wording contradicts them or itself.
+    The bounds are returned unchanged if these texts contradict them or each other.
     """
     lows, highs = [low] if low else [], [high] if high else []
     for event in log:
@@ -386,11 +425,11 @@ def _narrow_by_wording(log: Log, low: str, high: str) -> tuple[str, str]:
             if wording.text in event.text:
                 lows += [wording.era[0]] if wording.era[0] else []
                 highs += [wording.era[1]] if wording.era[1] else []
-    first = max(lows, key=versions.parse_numbers, default="")
-    last = min(highs, key=versions.parse_numbers, default="")
-    if first and last and versions.compare(first, last) > 0:
+    max_low = max(lows, key=versions.parse_numbers, default="")
+    min_high = min(highs, key=versions.parse_numbers, default="")
+    if max_low and min_high and versions.compare(max_low, min_high) > 0:
         return low, high
-    return first, last
+    return max_low, min_high
 
 
 def _is_within(release: Release, low: str, high: str) -> bool:
@@ -401,7 +440,7 @@ def _is_between(minor: str, low: str, high: str) -> bool:
     return (not low or versions.compare(minor, low) >= 0) and (not high or versions.compare(minor, high) <= 0)
 
 
-def _list_sonames(log: Log) -> list[str]:
+def _list_cuda_sonames(log: Log) -> list[str]:
     """Return the sonames of the CUDA libraries that TensorFlow on Linux tried to open, sorted."""
     names = {event.get("soname") for event in log.list_events("dso-opened", "dso-failed")}
     names |= {event.get("soname") for event in log.list_events("import-so") if not event.get("opened")}
@@ -413,16 +452,10 @@ def _list_sonames(log: Log) -> list[str]:
         and not is_driver(name)
         and not is_tensorrt(name)
     )
-    return sorted(name for name in needed if strip_library_name(name) in _REGISTRATION_LIBRARIES)
+    return sorted(name for name in needed if strip_library_name(name) in _VERSIONED_LIBRARIES)
 
 
-_REGISTRATION_LIBRARIES = frozenset(
-    {"cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cudnn"}
-)
-"""Libraries whose versions identify a release."""
-
-
-def _has_all(release: Release, names: list[str]) -> bool:
+def _requires_all(release: Release, names: list[str]) -> bool:
     return all(name in release.required_libraries for name in names)
 
 
@@ -431,37 +464,33 @@ def _filter_by_python(releases: Sequence[Release], log: Log) -> list[Release]:
 
     Return an empty list if the paths contain no Python version or several.
     """
-    pythons = {
+    python_versions = {
         f"{match[1]}.{match[2]}"
         for event in log.list_events("python-frame", "python-frame-shown")
-        if (match := _PYTHON.search(event.get("path") or event.get("shown"))) is not None
+        if (match := _PYTHON_FOLDER.search(event.get("path") or event.get("shown"))) is not None
     }
-    if len(pythons) != 1:
+    if len(python_versions) != 1:
         return []
-    python = pythons.pop()
+    python_version = python_versions.pop()
     return [
         release
         for release in releases
-        if python in release.linux_pythons or python in release.windows_pythons
+        if python_version in release.linux_pythons or python_version in release.windows_pythons
     ]
 
 
-_PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
-"""A folder with a Python version, such as `/lib/python3.6/` or `\\Python37\\`."""
-
-
 def _find_cuda(names: list[str], compat: Compat) -> str | None:
-    """Return the CUDA version of the CUDA runtime's soname, or None if the runtime is not named.
+    """Return the CUDA version that the soname of the CUDA runtime states, or None without a runtime.
 
     Other libraries are ignored, because they keep their sonames across CUDA versions.
     """
-    cudas = [
+    cuda_versions = [
         version
         for name in names
         if strip_library_name(name) == "cudart"
         for version in compat.list_cuda_with_soname(name)
     ]
-    return max(cudas, key=versions.parse_numbers) if cudas else None
+    return max(cuda_versions, key=versions.parse_numbers) if cuda_versions else None
 
 
 def _find_cuda_of_dlls(log: Log) -> str | None:
@@ -495,19 +524,23 @@ class RegisteredDevice:
     name: str
     compute_capability: str | None
     memory_mib: int | None
-    """The memory that TensorFlow reserved, not all memory of the GPU, or None if unknown."""
+    """The memory that TensorFlow reserved in MiB, which is not all memory of the GPU, or None if unknown."""
     pci_bus_id: str | None
 
 
 def list_devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
-    """Return every registered GPU once, as it was registered last, sorted by index."""
+    """Return every registered GPU once, as in its last registration, sorted by index."""
     devices_by_id: dict[tuple[int, str], RegisteredDevice] = {}
     for event in log.list_events("device-created"):
         index = int(event.get("slot"))
         memory = event.get("memory")
         capability = event.get("cc") or _find_capability(event.get("name"), compat)
         devices_by_id[(index, event.get("pci"))] = RegisteredDevice(
-            index, event.get("name"), capability, int(memory) if memory else None, event.get("pci") or None
+            index=index,
+            name=event.get("name"),
+            compute_capability=capability,
+            memory_mib=int(memory) if memory else None,
+            pci_bus_id=event.get("pci") or None,
         )
     return tuple(sorted(devices_by_id.values(), key=lambda device: (device.index, device.pci_bus_id or "")))
 

@@ -1,4 +1,4 @@
-"""Parsers for the output of tools, one module per tool. `registry` has the table of all parsers.
+"""Parsers for the output of tools, one module for each tool. `registry` has the table of all parsers.
 
 A parser in that table takes a text and returns an immutable value. It does no I/O, draws no conclusions and never
 raises an exception. Importing this package does not import the parsers.

@@ -1,4 +1,4 @@
-"""Functions that the parsers share: they clean text, strip margins, and convert values.
+"""Functions with which the parsers clean text, strip margins and convert values.
 
 All functions take linear time: no regular expression nests quantifiers, and no two adjacent quantifiers match
 the same character. Digits are written ``[0-9]`` because ``\\d`` also matches digits of other scripts.
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 # CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
 _ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 # C0 and C1 controls except tab and newline, zero-width characters, directional marks, byte order mark.
-_CONTROL = lazy_pattern(
+_CONTROL_CHARS = lazy_pattern(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]"
 )
-_NEWLINES = lazy_pattern(r"\r+\n?")
+_NEWLINE_RUNS = lazy_pattern(r"\r+\n?")
 _UNICODE_SPACES = lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
-#: A version of a driver, toolkit or library, as NVIDIA prints it: two to five groups of digits.
+# A version of a driver, toolkit or library, as NVIDIA prints it: two to five groups of digits.
 VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 
 _INTEGER = lazy_pattern(r"[+-]?[0-9]{1,18}")
@@ -38,9 +38,9 @@ _PLACEHOLDERS = frozenset({
     "[not available]", "insufficient permissions", "[insufficient permissions]",
 })  # fmt: skip
 
-# Prefixes that a quote, a box or a comment, a pod name, docker compose or a time stamp adds to each line.
+# Prefixes that quotes, boxes and comments, pod names, docker compose or time stamps add to each line.
 # The "host: " of pdsh and srun is not included, because it cannot be distinguished from a key.
-_MARGINS = tuple(
+_MARGIN_PATTERNS = tuple(
     lazy_pattern(pattern)
     for pattern in (
         r"[>│┃#|`＃] ?",
@@ -50,7 +50,7 @@ _MARGINS = tuple(
     )
 )
 _MAX_SAMPLE_LINES = 500
-_LEADING_MARKS = " \t>│┃|`*#＃"
+_QUOTE_CHARS = " \t>│┃|`*#＃"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def to_plain(value: Any) -> Any:
 
 def clean(text: str) -> str:
     r"""Return ``text`` without ANSI escapes and control characters, with ``\n`` and plain spaces only."""
-    text = _NEWLINES.sub(_replace_newlines, _ANSI.sub("", text))
-    return _UNICODE_SPACES.sub(" ", _CONTROL.sub("", text))
+    text = _NEWLINE_RUNS.sub(_replace_newlines, _ANSI.sub("", text))
+    return _UNICODE_SPACES.sub(" ", _CONTROL_CHARS.sub("", text))
 
 
 def _replace_newlines(match: re.Match[str]) -> str:
@@ -98,20 +98,20 @@ def strip_margins(lines: list[str]) -> list[str]:
     """Return ``lines`` without the margins that quotes, boxes, comments or logs added to most of them."""
     for _ in range(3):  # margins can be nested, for example a quoted log
         sample = list(itertools.islice((line for line in lines if line.strip()), _MAX_SAMPLE_LINES))
-        margin = next((pattern for pattern in _MARGINS if _is_margin(pattern, sample)), None)
+        margin = next((pattern for pattern in _MARGIN_PATTERNS if _is_common_margin(pattern, sample)), None)
         if margin is None:
             break
-        lines = [_strip_margin(line, margin) for line in lines]
+        lines = [_strip_line_margin(line, margin) for line in lines]
     return lines
 
 
-def _is_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
+def _is_common_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
     """Return whether a margin pattern matches at least two lines and more than 60 % of the sample."""
-    hits = sum(margin.match(line) is not None for line in sample)
-    return hits >= 2 and hits * 10 > len(sample) * 6
+    match_count = sum(margin.match(line) is not None for line in sample)
+    return match_count >= 2 and match_count * 10 > len(sample) * 6
 
 
-def _strip_margin(line: str, margin: re.Pattern[str]) -> str:
+def _strip_line_margin(line: str, margin: re.Pattern[str]) -> str:
     """Return ``line`` without the margin. The closing mark of a box or code span is removed, too."""
     match = margin.match(line)
     if not match:
@@ -123,7 +123,7 @@ def _strip_margin(line: str, margin: re.Pattern[str]) -> str:
 
 def unquote(line: str) -> str:
     """Return ``line`` without indentation, quote marks, comment signs and backticks around it."""
-    return line.lstrip(_LEADING_MARKS).rstrip(" \t`│┃")
+    return line.lstrip(_QUOTE_CHARS).rstrip(" \t`│┃")
 
 
 def to_int(text: str) -> int | None:

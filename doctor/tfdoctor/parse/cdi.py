@@ -13,8 +13,10 @@ from typing import Any
 from tfdoctor.text import lazy_pattern
 
 MAX_DEPTH = 24
+"""The maximum depth of nested collections in YAML."""
 MAX_LINES = 50_000
-_DRIVER = lazy_pattern(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+"""The maximum number of lines in YAML."""
+_LIBCUDA_FILE = lazy_pattern(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
 class CdiError(ValueError):
@@ -34,7 +36,7 @@ class Cdi:
     @property
     def driver_version(self) -> str | None:
         """The driver version in the file name of libcuda, or None if no path is a libcuda with a version."""
-        matches = (_DRIVER.search(path) for path in self.paths)
+        matches = (_LIBCUDA_FILE.search(path) for path in self.paths)
         return next((match[1] for match in matches if match is not None), None)
 
 
@@ -51,7 +53,7 @@ def parse_cdi(text: str) -> Cdi:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         message = "it names no `kind`"
         raise CdiError(message)
-    devices = [d for d in _as_list(document.get("devices")) if isinstance(d, dict)]
+    devices = [device for device in _as_list(document.get("devices")) if isinstance(device, dict)]
     edits = [document.get("containerEdits"), *(device.get("containerEdits") for device in devices)]
     paths = [path for edit in edits if isinstance(edit, dict) for path in _list_host_paths(edit)]
     return Cdi(
@@ -87,9 +89,9 @@ def _parse_yaml(text: str) -> Any:
         message = f"more than {MAX_LINES} lines"
         raise CdiError(message)
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    top: list[Any] = []
+    documents: list[Any] = []
     open_collections: list[tuple[Any, list[Any]]] = []
-    """(collection, list with its pending key, or empty) for each open collection, the innermost last."""
+    """(collection, its pending key as a list of at most one item) for each open collection, the innermost last."""
     try:
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentEndEvent):
@@ -97,38 +99,36 @@ def _parse_yaml(text: str) -> Any:
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise _make_line_error(event.start_mark, "an anchor is beyond what the toolkit writes")
             if isinstance(event, yaml.ScalarEvent):
-                _insert(
-                    open_collections,
-                    top,
-                    event.value or (None if event.implicit[0] else ""),
-                    event.start_mark,
-                )
+                is_plain, _ = event.implicit
+                value = event.value or (None if is_plain else "")
+                _insert(open_collections, documents, value, event.start_mark)
             elif isinstance(event, yaml.CollectionStartEvent):
                 if len(open_collections) >= MAX_DEPTH:
                     raise _make_line_error(event.start_mark, "too deep")
                 open_collections.append(({} if isinstance(event, yaml.MappingStartEvent) else [], []))
             elif isinstance(event, yaml.CollectionEndEvent):
-                _insert(open_collections, top, open_collections.pop()[0], event.start_mark)
+                collection, _ = open_collections.pop()
+                _insert(open_collections, documents, collection, event.start_mark)
     except yaml.MarkedYAMLError as error:
         position = error.context_mark or error.problem_mark
         raise _make_line_error(position, str(error.problem or error.context or "not YAML")) from error
     except (yaml.YAMLError, ValueError) as error:
-        if isinstance(error, CdiError):
+        if isinstance(error, CdiError):  # it was raised above, and is a ValueError
             raise
         message = f"not YAML: {error}"
         raise CdiError(message) from error
-    if not top or top[0] is None:
+    if not documents or documents[0] is None:
         message = "it is empty"
         raise CdiError(message)
-    return top[0]
+    return documents[0]
 
 
-def _insert(open_collections: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
-    """Add a value to the innermost open collection, or to `top` if there is none.
+def _insert(open_collections: list[tuple[Any, list[Any]]], documents: list[Any], value: Any, mark: Any) -> None:
+    """Add a value to the innermost open collection, or to `documents` if there is none.
 
     In a mapping, keys and values alternate. Raise CdiError if a key is not a string.
     """
-    collection, pending_key = open_collections[-1] if open_collections else (top, [])
+    collection, pending_key = open_collections[-1] if open_collections else (documents, [])
     if isinstance(collection, list):
         collection.append(value)
     elif pending_key:

@@ -42,7 +42,7 @@ def parse_container_cli(text: str) -> ContainerCli:
     nvrm_versions: list[str | None] = []
     cuda_versions: list[str | None] = []
     bus_locations: list[str | None] = []
-    devices: list[dict[str, str | None]] = []
+    device_values: list[dict[str, str | None]] = []
     for line in clean_lines(text):
         match = _LINE.match(unquote(line))
         if not match:
@@ -55,17 +55,21 @@ def parse_container_cli(text: str) -> ContainerCli:
         elif key == "bus location":
             bus_locations.append(value)
         else:
-            # "Device Index" starts a device; an excerpt may start with any of its other lines.
-            if not devices or key == "device index" or key in devices[-1]:
-                devices.append({})
-            devices[-1][key] = value
+            # "Device Index" starts a device, but an excerpt may start with any other line of the device.
+            if not device_values or key == "device index" or key in device_values[-1]:
+                device_values.append({})
+            device_values[-1][key] = value
     return ContainerCli(
         nvrm_version=tuple(nvrm_versions),
         cuda_version=tuple(cuda_versions),
         devices=tuple(
-            ContainerDevice(device.get("model"), device.get("gpu uuid"), device.get("architecture"))
-            for device in devices
+            ContainerDevice(
+                model=values.get("model"),
+                uuid=values.get("gpu uuid"),
+                architecture=values.get("architecture"),
+            )
+            for values in device_values
         ),
         bus_location=tuple(bus_locations),
-        notes=() if nvrm_versions or devices else ("no lines of nvidia-container-cli info",),
+        notes=() if nvrm_versions or device_values else ("no lines of nvidia-container-cli info",),
     )

@@ -13,11 +13,11 @@ from tfdoctor.text import lazy_pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The file has no colon, but the header of nvidia-smi and labels in bug reports do. They are also accepted.
-_TXT = lazy_pattern(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
-_COMPONENT = lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
+# version.txt has no colon. It is accepted because the header of nvidia-smi and labels in bug reports have it.
+_TXT_VERSION = lazy_pattern(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
+_COMPONENT_START = lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
 _COMPONENT_VERSION = lazy_pattern(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
-# A version that is farther away belongs to another component.
+# A version that is farther from the key belongs to another component.
 _MAX_COMPONENT_CHARS = 600
 
 
@@ -25,8 +25,8 @@ _MAX_COMPONENT_CHARS = 600
 class CudaVersionFile(Parsed):
     """The parsed file.
 
-    ``kind`` is the name of the file, or None if the text is neither file. ``components`` are the versions by key of
-    version.json, such as ``cuda_nvcc``.
+    ``kind`` is the name of the file, or None if the text is neither file. ``components`` maps the keys of version.json,
+    such as ``cuda_nvcc``, to versions.
     """
 
     kind: str | None
@@ -41,11 +41,11 @@ def parse_cuda_version_file(text: str) -> CudaVersionFile:
     components = _parse_components(text)
     if components:
         notes = () if "cuda" in components else ("the 'cuda' entry is not in this excerpt",)
-        return CudaVersionFile("version.json", components.get("cuda"), components, notes)
-    match = _TXT.search(text)
+        return CudaVersionFile("version.json", components.get("cuda"), components=components, notes=notes)
+    match = _TXT_VERSION.search(text)
     if match:
-        return CudaVersionFile("version.txt", match[1])
-    return CudaVersionFile(None, None, notes=("neither version.txt nor version.json",))
+        return CudaVersionFile("version.txt", cuda_version=match[1])
+    return CudaVersionFile(kind=None, cuda_version=None, notes=("neither version.txt nor version.json",))
 
 
 def _parse_components(text: str) -> dict[str, str]:
@@ -54,9 +54,9 @@ def _parse_components(text: str) -> dict[str, str]:
     The first entry of a key counts. The text need not be complete JSON.
     """
     versions: dict[str, str] = {}
-    for match in _COMPONENT.finditer(text):
-        body = text[match.end() : match.end() + _MAX_COMPONENT_CHARS].partition("}")[0]
-        version = _COMPONENT_VERSION.search(body)
-        if version:
-            versions.setdefault(match[1], version[1])
+    for match in _COMPONENT_START.finditer(text):
+        component_text = text[match.end() : match.end() + _MAX_COMPONENT_CHARS].partition("}")[0]
+        version_match = _COMPONENT_VERSION.search(component_text)
+        if version_match:
+            versions.setdefault(match[1], version_match[1])
     return versions

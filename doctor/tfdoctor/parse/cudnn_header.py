@@ -6,8 +6,8 @@ from tfdoctor.parse._text import Parsed, clean
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
-_MACRO = lazy_pattern(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
-_FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
+_VERSION_MACRO = lazy_pattern(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
+_FIELD_BY_SUFFIX = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class CudnnVersion(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class CudnnHeader(Parsed):
-    """The version macros of the first header. ``all`` contains those of every header in the text."""
+    """The version macros of the first header. ``all`` contains the macros of every header in the text."""
 
     major: int | None
     minor: int | None
@@ -33,17 +33,21 @@ class CudnnHeader(Parsed):
 def parse_cudnn_header(text: str) -> CudnnHeader:
     """Parse ``#define CUDNN_MAJOR`` and similar lines, in any order."""
     headers: list[dict[str, int]] = []
-    for suffix, value in _MACRO.findall(clean(text)):
+    for suffix, value in _VERSION_MACRO.findall(clean(text)):
         # A repeated macro belongs to another header.
-        if not headers or _FIELDS[suffix] in headers[-1]:
+        if not headers or _FIELD_BY_SUFFIX[suffix] in headers[-1]:
             headers.append({})
-        headers[-1][_FIELDS[suffix]] = int(value)
+        headers[-1][_FIELD_BY_SUFFIX[suffix]] = int(value)
     versions = tuple(
         CudnnVersion(macros.get("major"), macros.get("minor"), macros.get("patch")) for macros in headers
     )
     if not versions:
         return CudnnHeader(
-            None, None, None, (), notes=("no CUDNN_MAJOR, _MINOR or _PATCHLEVEL with a number",)
+            major=None,
+            minor=None,
+            patch=None,
+            all=(),
+            notes=("no CUDNN_MAJOR, _MINOR or _PATCHLEVEL with a number",),
         )
     first = versions[0]
-    return CudnnHeader(first.major, first.minor, first.patch, versions)
+    return CudnnHeader(first.major, first.minor, first.patch, all=versions)

@@ -23,15 +23,15 @@ from tfdoctor.parse.smi_version import parse_smi_version
 from tfdoctor.parse.tf_env import has_tf_env_titles
 from tfdoctor.parse.wrapped import unwrap
 
-# The beginning of a huge log is enough.
+# The number of characters that are examined. The beginning of a huge log is enough.
 _MAX_CHARS = 200_000
-_CONTAINER_CLI = re.compile(
+_CONTAINER_CLI_LINE = re.compile(
     r"(?im)^\W{0,20}(?:NVRM version:[ \t]*(?:[0-9]|\(null\))|Device Minor:|Bus Location:)"
 )
-_NVCC = re.compile(r"Cuda compilation tools, release|\bnvcc: NVIDIA")
-_LDCONFIG = re.compile(r"\((?:libc6|ELF)[^()\n]{0,80}\)[ \t]+=>|\.so[.0-9]{0,40}[ \t]+->[ \t]+lib")
-_CUDNN = re.compile(r"\bCUDNN_(?:MAJOR|MINOR|PATCHLEVEL)[ \t]+[0-9]")
-_DOCKER = re.compile(
+_NVCC_LINE = re.compile(r"Cuda compilation tools, release|\bnvcc: NVIDIA")
+_LDCONFIG_LINE = re.compile(r"\((?:libc6|ELF)[^()\n]{0,80}\)[ \t]+=>|\.so[.0-9]{0,40}[ \t]+->[ \t]+lib")
+_CUDNN_MACRO = re.compile(r"\bCUDNN_(?:MAJOR|MINOR|PATCHLEVEL)[ \t]+[0-9]")
+_DOCKER_INFO_LINE = re.compile(
     r"(?m)^\W{0,20}(?:Runtimes|Default Runtime|Server Version):|\"Runtimes\":|map\[[a-z.A-Z0-9]+:\{"
 )
 
@@ -54,13 +54,13 @@ def _detect_by_mark(text: str) -> str | None:
         return "smi_topo"
     if len(parse_smi_version(text).fields) >= 2:
         return "smi_version"
-    if _CONTAINER_CLI.search(text):
+    if _CONTAINER_CLI_LINE.search(text):
         return "container_cli"
     if "NVRM version:" in text:
         return "proc_version"
     if parse_smi_list(text).n_gpu_lines and "(UUID:" in text:
         return "smi_list"
-    if _CUDNN.search(text):
+    if _CUDNN_MACRO.search(text):
         return "cudnn_header"
     if looks_like_smi_table(text) and parse_smi_table(text).driver_version:
         return "smi_table"
@@ -69,38 +69,38 @@ def _detect_by_mark(text: str) -> str | None:
 
 def _detect_by_sentence(text: str) -> str | None:
     """Return the kind of a text with a known sentence or an nvidia-smi table, or None if it has neither."""
-    failure = parse_smi_failure(text).kind
-    if failure and failure != "command_not_found":
+    failure_kind = parse_smi_failure(text).kind
+    if failure_kind and failure_kind != "command_not_found":
         return "smi_failure"
-    if _NVCC.search(text) or reports_missing_program(text, "nvcc"):
+    if _NVCC_LINE.search(text) or reports_missing_program(text, "nvcc"):
         return "nvcc"
-    if failure:
+    if failure_kind:
         return "smi_failure"
     return "smi_table" if looks_like_smi_table(text) else None
 
 
 def _detect_by_shape(text: str) -> str | None:
     """Return the kind of a text whose lines have a known shape, or None if no shape is known."""
-    if _LDCONFIG.search(text):
+    if _LDCONFIG_LINE.search(text):
         return "ldconfig"
     if parse_lspci(text).devices:
         return "lspci"
     dpkg = parse_dpkg(text)
     if dpkg.rows or dpkg.apt_rows:
         return "dpkg"
-    if _DOCKER.search(text):
+    if _DOCKER_INFO_LINE.search(text):
         return "docker_info"
     if parse_cuda_version_file(text).kind:
         return "cuda_version_file"
-    csv = parse_smi_csv(text)
-    if csv.header is not None:
+    csv_table = parse_smi_csv(text)
+    if csv_table.header is not None:
         return "smi_csv"
     packages = parse_pip_conda(text)
-    modules = parse_lsmod(text).n_modules
-    if modules and modules >= packages.n_packages:
+    module_count = parse_lsmod(text).n_modules
+    if module_count and module_count >= packages.n_packages:
         return "lsmod"
-    if packages.n_packages >= 2 and packages.n_packages > csv.n_rows:
+    if packages.n_packages >= 2 and packages.n_packages > csv_table.n_rows:
         return "pip_conda"
-    if csv.n_rows and any(len(row) > 1 for row in csv.rows):
+    if csv_table.n_rows and any(len(row) > 1 for row in csv_table.rows):
         return "smi_csv"
     return "pip_conda" if packages.n_packages else None

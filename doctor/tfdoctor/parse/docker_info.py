@@ -8,10 +8,10 @@ from tfdoctor.parse._text import Parsed, clean_lines, value_or_none
 from tfdoctor.parse.engine import parse_info
 from tfdoctor.records import dataclass
 
-_LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
-_RUNTIMES = re.compile(_LINE % "Runtimes")
-_DEFAULT_RUNTIME = re.compile(_LINE % "Default Runtime")
-_SERVER_VERSION = re.compile(_LINE % "Server Version")
+_LINE_PATTERN = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
+_RUNTIMES = re.compile(_LINE_PATTERN % "Runtimes")
+_DEFAULT_RUNTIME = re.compile(_LINE_PATTERN % "Default Runtime")
+_SERVER_VERSION = re.compile(_LINE_PATTERN % "Server Version")
 # docker info -f '{{.Runtimes}}' prints a Go map: map[name:{…} name:{…}].
 _GO_RUNTIME = re.compile(r"\b([a-z][A-Za-z0-9_.-]{0,80}):\{")
 
@@ -34,20 +34,24 @@ def parse_docker_info(text: str) -> DockerInfo:
 
 
 def _parse_text(text: str) -> DockerInfo:
-    runtimes = _RUNTIMES.search(text)
+    runtimes_match = _RUNTIMES.search(text)
     names = (
-        tuple(runtimes[1].replace(",", " ").replace("`", " ").split()) if runtimes else _parse_go_map(text)
+        tuple(runtimes_match[1].replace(",", " ").replace("`", " ").split()) if runtimes_match else _parse_go_map(text)
     )
-    return _make_info(names, _find_value(_DEFAULT_RUNTIME, text), _find_value(_SERVER_VERSION, text))
+    return _make_info(
+        names,
+        default_runtime=_find_value(_DEFAULT_RUNTIME, text),
+        server_version=_find_value(_SERVER_VERSION, text),
+    )
 
 
-def _make_info(names: tuple[str, ...], default: str | None, server: str | None) -> DockerInfo:
+def _make_info(runtimes: tuple[str, ...], default_runtime: str | None, server_version: str | None) -> DockerInfo:
     return DockerInfo(
-        runtimes=names,
-        nvidia_runtime=any(name == "nvidia" or name.startswith("nvidia-") for name in names),
-        default_runtime=default,
-        server_version=server,
-        notes=() if names else ("no line 'Runtimes'",),
+        runtimes=runtimes,
+        nvidia_runtime=any(name == "nvidia" or name.startswith("nvidia-") for name in runtimes),
+        default_runtime=default_runtime,
+        server_version=server_version,
+        notes=() if runtimes else ("no line 'Runtimes'",),
     )
 
 
@@ -72,5 +76,7 @@ def _parse_json(text: str) -> DockerInfo | None:
         return value_or_none(value) if isinstance(value, str) else None
 
     return _make_info(
-        tuple(map(str, document["Runtimes"])), get_string("DefaultRuntime"), get_string("ServerVersion")
+        tuple(map(str, document["Runtimes"])),
+        default_runtime=get_string("DefaultRuntime"),
+        server_version=get_string("ServerVersion"),
     )

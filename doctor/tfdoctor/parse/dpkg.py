@@ -16,8 +16,9 @@ _ARCHITECTURES = (
 _ROW = re.compile(
     rf"([uihrp][ncHUFWti]R?)[ \t]+(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
+# The row of a package that is not installed, printed by a dpkg without an architecture column. The empty group stands for
+# the architecture, so that both patterns have the same groups.
 _NOT_INSTALLED_ROW = re.compile(r"([uihrp][ncHUFWti]R?)[ \t]+(\S{1,300})[ \t]+(<none>)[ \t]*()(?=\(|$)")
-"""The row of a package that is not installed, as printed by a dpkg without an architecture column."""
 _APT_ROW = re.compile(
     rf"([a-z0-9][a-z0-9+.-]{{0,300}})/(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
@@ -62,9 +63,11 @@ def parse_dpkg(text: str) -> Dpkg:
     rows: list[DpkgRow] = []
     apt_rows: list[AptRow] = []
     for line in map(unquote, clean_lines(text)):
-        if row := _ROW.match(line) or _NOT_INSTALLED_ROW.match(line):
-            rows.append(DpkgRow(*row.groups()))
-        elif apt := _APT_ROW.match(line):
-            apt_rows.append(AptRow(apt[1], apt[3], apt[4]))
+        if match := _ROW.match(line) or _NOT_INSTALLED_ROW.match(line):
+            status, name, version, arch = match.groups()
+            rows.append(DpkgRow(status, name, version, arch))
+        elif match := _APT_ROW.match(line):
+            name, _suites, version, arch = match.groups()
+            apt_rows.append(AptRow(name, version, arch))
     notes = () if rows or apt_rows else ("no rows of dpkg -l or apt list",)
-    return Dpkg(tuple(rows), len(rows), tuple(apt_rows), notes)
+    return Dpkg(rows=tuple(rows), n_rows=len(rows), apt_rows=tuple(apt_rows), notes=notes)

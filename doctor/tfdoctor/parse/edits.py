@@ -34,15 +34,16 @@ class Edit:
     start: int
     """The offset of the first byte."""
     old: bytes
+    """The bytes before the replacement."""
     new: bytes
+    """The bytes after the replacement."""
 
 
 def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
     """Return the edits for replacements (start, end, new text), whose offsets count characters.
 
-    Only the first of overlapping replacements is used. Raise EditError if encoding the text does not result in the
-    bytes of the file, if the encoding lacks a character of the new text, or if it cannot encode a part of a text
-    separately.
+    Of overlapping replacements, only the first is used. Raise EditError if the encoded text differs from the bytes of
+    the file, if the encoding lacks a character of the new text, or if it cannot encode parts of a text separately.
     """
     replacements = sorted(set(replacements))
     if not replacements:
@@ -54,27 +55,27 @@ def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> 
     if not is_exact:
         msg = f"its encoding ({source.codec}) cannot be written back unchanged"
         raise EditError(msg)
-    edits, position, offset = [], 0, len(source.mark)
+    edits, position, byte_offset = [], 0, len(source.mark)
     expected_parts = []
-    for start, end, new in replacements:
+    for start, end, new_text in replacements:
         if start < position:
             continue
-        offset += len(source.text[position:start].encode(source.codec, "surrogatepass"))
-        old = source.text[start:end].encode(source.codec, "surrogatepass")
+        byte_offset += len(source.text[position:start].encode(source.codec, "surrogatepass"))
+        old_bytes = source.text[start:end].encode(source.codec, "surrogatepass")
         try:
-            edits.append(Edit(offset, old, new.encode(source.codec)))
+            edits.append(Edit(byte_offset, old_bytes, new_text.encode(source.codec)))
         except UnicodeEncodeError as error:
-            msg = f"its encoding ({source.codec}) has no character {new[error.start]!r}"
+            msg = f"its encoding ({source.codec}) has no character {new_text[error.start]!r}"
             raise EditError(msg) from error
-        expected_parts += [source.text[position:start], new]
-        position, offset = end, offset + len(old)
+        expected_parts += [source.text[position:start], new_text]
+        position, byte_offset = end, byte_offset + len(old_bytes)
     expected_text = "".join([*expected_parts, source.text[position:]])
     try:
         edited = apply_edits(source.data, edits)
         is_exact = edited == source.mark + expected_text.encode(source.codec, "surrogatepass")
     except (EditError, UnicodeError):
         is_exact = False
-    if not is_exact:  # the encoding has state, like punycode
+    if not is_exact:  # the bytes of a character depend on the text around it, as in punycode
         msg = f"its encoding ({source.codec}) cannot be edited in part"
         raise EditError(msg)
     return edits

@@ -12,22 +12,23 @@ from tfdoctor.facts import KernelEvent
 from tfdoctor.text import clean_line, lazy_pattern
 
 MAX_LINES = 20_000
-"""The number of lines that are parsed, counted from the end of the log."""
+"""The maximum number of lines that are parsed, counted from the end of the log."""
 MAX_NVIDIA_LINES = 3_000
-"""The number of lines about NVIDIA that are parsed, counted from the end. A broken GPU can cause thousands."""
+"""The maximum number of lines about NVIDIA that are parsed, from the end of the log. A broken GPU logs thousands."""
 MAX_EVENTS = 60
+"""The maximum number of different events."""
 MAX_JOINED_LINES = 6
 """The maximum number of lines that are joined to one NVRM message."""
 
-_BOOT = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
+_BOOT_LINE = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
 _NVIDIA_LINE = lazy_pattern(
     r"NVRM|nvidia|Lockdown: |Loading of (?:unsigned|module with)|has fallen off the bus", re.IGNORECASE
 )
-# The prefix of a message: the prefix of syslog or journalctl, and the time stamp of the kernel.
 _PREFIX = lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
-_ADDRESS = r"(?P<bus>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
-_XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
-_PROCESS = lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
+"""The prefix of a message: that of syslog or journalctl, and the time stamp of the kernel."""
+_BUS_ID = r"(?P<bus>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
+_XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_BUS_ID}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
+_XID_PROCESS = lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
 _DRIVER_LOADED = lazy_pattern(r"NVRM: loading NVIDIA UNIX")
 
 EVENT_PATTERNS = (
@@ -75,7 +76,7 @@ EVENT_PATTERNS = (
         ),
     ),
 )
-"""Pairs of kind and pattern. The first matching pattern decides, so the most specific ones come first."""
+"""(kind of event, pattern). The first matching pattern decides, so the most specific patterns come first."""
 PERMANENT_KINDS = frozenset({"xid", "bus-lost"})
 """Kinds of events that still matter after the driver is loaded again."""
 
@@ -86,18 +87,18 @@ def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
     Events of the same kind, Xid and GPU are merged into one event with a count.
     """
     lines = text.split("\n")[-MAX_LINES:]
-    boot_numbers = [
-        number for number, line in enumerate(lines) if "Linux version" in line and _BOOT.search(line)
+    boot_indices = [
+        index for index, line in enumerate(lines) if "Linux version" in line and _BOOT_LINE.search(line)
     ]
-    if boot_numbers:
-        lines = lines[boot_numbers[-1] :]
-    nvidia_numbers = [number for number, line in enumerate(lines) if _NVIDIA_LINE.search(line)]
-    if len(nvidia_numbers) > MAX_NVIDIA_LINES:
-        lines = lines[nvidia_numbers[-MAX_NVIDIA_LINES] :]
+    if boot_indices:
+        lines = lines[boot_indices[-1] :]
+    nvidia_indices = [index for index, line in enumerate(lines) if _NVIDIA_LINE.search(line)]
+    if len(nvidia_indices) > MAX_NVIDIA_LINES:
+        lines = lines[nvidia_indices[-MAX_NVIDIA_LINES] :]
     events: dict[tuple[str, int | None, str | None], KernelEvent] = {}
     for message in _split_messages(lines):
         if _DRIVER_LOADED.search(message):
-            events = {key: event for key, event in events.items() if key[0] in PERMANENT_KINDS}
+            events = {key: event for key, event in events.items() if event.kind in PERMANENT_KINDS}
             continue
         event = _parse_event(message)
         if event is None:
@@ -119,7 +120,7 @@ def _split_messages(lines: list[str]) -> list[str]:
     line_count = 0
     for line in lines:
         if not _NVIDIA_LINE.search(line):
-            line_count = MAX_JOINED_LINES
+            line_count = MAX_JOINED_LINES  # the next message does not continue the one before this line
             continue
         prefix = _PREFIX.match(line)
         prefix_end = prefix.end() if prefix is not None else 0
@@ -157,18 +158,23 @@ def _is_continuation(previous: str, message: str, *, has_prefix: bool) -> bool:
 
 def _parse_event(message: str) -> KernelEvent | None:
     """Return the event that a message reports, or None if its kind is unknown."""
-    xid = _XID.search(message)
-    if xid is not None:
-        process = _PROCESS.search(message)
+    xid_match = _XID.search(message)
+    if xid_match is not None:
+        process_match = _XID_PROCESS.search(message)
         return KernelEvent(
-            "xid",
-            message,
-            int(xid["number"]),
-            f"{xid['bus']}.0".lower(),
-            f"{process['name'].strip()} ({process['pid']})" if process is not None else "",
+            kind="xid",
+            text=message,
+            xid=int(xid_match["number"]),
+            pci_bus_id=f"{xid_match['bus']}.0".lower(),
+            process=f"{process_match['name'].strip()} ({process_match['pid']})" if process_match is not None else "",
         )
     for kind, pattern in EVENT_PATTERNS:
         if pattern.search(message):
-            bus = re.search(_ADDRESS, message)
-            return KernelEvent(kind, message, None, f"{bus['bus']}.0".lower() if bus is not None else None)
+            bus_match = re.search(_BUS_ID, message)
+            return KernelEvent(
+                kind=kind,
+                text=message,
+                xid=None,
+                pci_bus_id=f"{bus_match['bus']}.0".lower() if bus_match is not None else None,
+            )
     return None

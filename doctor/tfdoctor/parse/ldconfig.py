@@ -8,10 +8,10 @@ from tfdoctor.parse._text import Parsed, clean_lines
 from tfdoctor.records import dataclass
 
 # The look-behind prevents a match at every offset of a long word.
-_ENTRY = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+\(([^()\n]{1,200})\)[ \t]+=>[ \t]+(/[^\s`]+)")
+_CACHE_ENTRY = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+\(([^()\n]{1,200})\)[ \t]+=>[ \t]+(/[^\s`]+)")
 _LINK = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+->[ \t]+([^\s()`]+)")
-# This matches the soname, so that libicudata or other libraries in the CUDA folder do not count.
-_CUDA_FAMILY = re.compile(
+# It is matched at the beginning of the soname, so that libicudata or other libraries in the CUDA folder do not count.
+_CUDA_SONAME = re.compile(
     r"lib(?:cu(?:da|dnn|blas|fft|rand|solver|sparse|pti|inj|file|tensor|pc|gtc|sbox)|accinj|checkpoint|nv|npp|nccl)"
 )
 
@@ -37,7 +37,7 @@ class LibraryLink(Parsed):
 class Ldconfig(Parsed):
     """The cache entries and the links, in order.
 
-    ``cuda_related`` are the sonames of NVIDIA libraries in both, sorted and without duplicates.
+    ``cuda_related`` are the sonames of NVIDIA libraries in either, sorted and without duplicates.
     """
 
     libs: tuple[CachedLibrary, ...]
@@ -52,13 +52,15 @@ def parse_ldconfig(text: str) -> Ldconfig:
     links: list[LibraryLink] = []
     for line in clean_lines(text):
         if "=>" in line:
-            libs.extend(CachedLibrary(m[1], m[3], m[2]) for m in _ENTRY.finditer(line))
+            entries = (match.groups() for match in _CACHE_ENTRY.finditer(line))
+            libs.extend(CachedLibrary(soname, path, abi) for soname, abi, path in entries)
         elif "->" in line:
-            links.extend(LibraryLink(m[1], m[2]) for m in _LINK.finditer(line) if ".so" in m[1])
+            pairs = (match.groups() for match in _LINK.finditer(line))
+            links.extend(LibraryLink(soname, target) for soname, target in pairs if ".so" in soname)
     sonames = {lib.soname for lib in libs} | {link.soname for link in links}
     return Ldconfig(
         libs=tuple(libs),
         links=tuple(links),
-        cuda_related=tuple(sorted(name for name in sonames if _CUDA_FAMILY.match(name))),
+        cuda_related=tuple(sorted(name for name in sonames if _CUDA_SONAME.match(name))),
         notes=() if libs or links else ("no cache rows and no links",),
     )

@@ -55,4 +55,4 @@ def _parse_row(line: str) -> ListedModule | None:
     users = (match[4] or "").split(",")
     # /proc/modules prints "-" for no users and adds flags such as "[permanent]".
     user_modules = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
-    return ListedModule(match[1], int(match[2]), int(match[3]), user_modules)
+    return ListedModule(module=match[1], size=int(match[2]), used=int(match[3]), by=user_modules)

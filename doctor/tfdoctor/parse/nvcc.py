@@ -9,7 +9,7 @@ from tfdoctor.text import lazy_pattern
 
 _RELEASE = lazy_pattern(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
 _VERSION = lazy_pattern(rf"\bV({VERSION})\b")
-# "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2. Up to 10.2 there is no such line.
+# "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2. CUDA 10.2 and older have no such line.
 _BUILD = lazy_pattern(r"\bBuild (cuda_[^\s`\"'”]+)")
 _BUILT_ON = lazy_pattern(r"\bBuilt on +([^\n]+)")
 
@@ -32,21 +32,21 @@ class Nvcc(Parsed):
 def parse_nvcc(text: str) -> Nvcc:
     """Parse the output of ``nvcc --version`` or ``-V``, or the shell's message that nvcc does not exist."""
     text = clean(text)
-    release = _RELEASE.search(text)
-    if not release:
+    release_match = _RELEASE.search(text)
+    if not release_match:
         reason = (
             "the shell found no nvcc"
             if reports_missing_program(text, "nvcc")
             else "nvcc's 'release' line is not there"
         )
         return Nvcc(found=False, release=None, version=None, build=None, built_on=None, notes=(reason,))
-    version = _VERSION.search(text, release.end()) or _VERSION.search(text)
-    build = _BUILD.search(text)
+    version_match = _VERSION.search(text, release_match.end()) or _VERSION.search(text)
+    build_match = _BUILD.search(text)
     return Nvcc(
         found=True,
-        release=release[1],
-        version=version[1] if version else None,
-        build=build[1] if build else None,
+        release=release_match[1],
+        version=version_match[1] if version_match else None,
+        build=build_match[1] if build_match else None,
         built_on=_parse_build_date(text),
     )
 
@@ -54,7 +54,7 @@ def parse_nvcc(text: str) -> Nvcc:
 def _parse_build_date(text: str) -> str | None:
     """Return the build date, or None if it is missing.
 
-    nvcc joins the words of the date with underscores. If a paste lost them, the rest of the line is returned.
+    nvcc joins the words of the date with underscores. If a copy of the text lost them, return the rest of the line.
     """
     match = _BUILT_ON.search(text)
     if not match:

@@ -9,16 +9,16 @@ from tfdoctor.parse._text import Parsed, clean_lines, is_fence
 from tfdoctor.records import dataclass
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_FREEZE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?")
-_FREEZE_URL = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])? @ (\S+).*")
-_EXPORT = re.compile(rf"(?:- )?({_NAME})=([^\s=]+)(?:=([^\s=]+))?")
-_LEGACY_PIP_LIST = re.compile(rf"({_NAME}) \(([^\s(),]+)(?:, [^()]*)?\)")
+_FREEZE_LINE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?")
+_FREEZE_URL_LINE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])? @ (\S+).*")
+_CONDA_EXPORT_LINE = re.compile(rf"(?:- )?({_NAME})=([^\s=]+)(?:=([^\s=]+))?")
+_LEGACY_PIP_LIST_LINE = re.compile(rf"({_NAME}) \(([^\s(),]+)(?:, [^()]*)?\)")
 _VERSION = re.compile(r"[0-9A-Za-z][^\s=,;()]*")
 _HAS_DIGIT = re.compile(r"[0-9]")
 _COLUMN_LAYOUTS = ("pip_list", "word", "build")
-_NAME_ONLY = re.compile(_NAME)
+_WHOLE_NAME = re.compile(_NAME)
 # Beginnings of relevant names: TensorFlow, CUDA libraries, and packages that compete for the GPU.
-_RELEVANT = re.compile(
+_RELEVANT_NAME = re.compile(
     r"(?:tensorflow|tensorboard|tf[-_]|tf-nightly|_tflow|intel[-_]tensorflow|keras|torch|pytorch|jax|nvidia|cuda|cudnn"
     r"|cupy|nccl)",
     re.IGNORECASE,
@@ -54,54 +54,57 @@ def parse_pip_conda(text: str) -> PipConda:
     entries = [entry for line in lines if (entry := _parse_row(line)) is not None]
     counts = Counter(layout for layout, _ in entries)
     if counts["build"] or any(map(_is_conda_header, lines)):
-        # In a conda listing a third word is a build, and a line without it is a pip package.
+        # In a conda listing the third word is a build, and a line without a build is a pip package.
         entries = [
             ("conda_list" if layout in _COLUMN_LAYOUTS else layout, package) for layout, package in entries
         ]
     else:
-        entries = [entry for entry in entries if entry[0] != "word"]
+        entries = [(layout, package) for layout, package in entries if layout != "word"]
     counts = Counter(layout for layout, _ in entries)
     if not counts:
-        return PipConda(None, 0, (), notes=("no package lines",))
+        return PipConda(format=None, n_packages=0, relevant=(), notes=("no package lines",))
     layout = max(counts, key=counts.__getitem__)
     packages = tuple(package for entry_layout, package in entries if entry_layout == layout)
     return PipConda(
         format=layout,
         n_packages=len(packages),
-        relevant=tuple(package for package in packages if _RELEVANT.match(package.name)),
+        relevant=tuple(package for package in packages if _RELEVANT_NAME.match(package.name)),
         packages=packages,
     )
 
 
 def _parse_row(line: str) -> tuple[str, Package] | None:
     """Return the layout and the package of a line, or None if it is not a package line."""
-    core = line.strip(" \t`>│|")
-    if match := _FREEZE.fullmatch(core):
+    stripped_line = line.strip(" \t`>│|")
+    if match := _FREEZE_LINE.fullmatch(stripped_line):
         return "freeze", Package(match[1], match[2])
-    if match := _FREEZE_URL.fullmatch(core):
+    if match := _FREEZE_URL_LINE.fullmatch(stripped_line):
         return "freeze", Package(match[1], None)
-    if match := _EXPORT.fullmatch(core):
+    if match := _CONDA_EXPORT_LINE.fullmatch(stripped_line):
         return "conda_export", Package(match[1], match[2])
-    if match := _LEGACY_PIP_LIST.fullmatch(core):
+    if match := _LEGACY_PIP_LIST_LINE.fullmatch(stripped_line):
         return "pip_list", Package(match[1], match[2])
-    return _parse_columns(core)
+    return _parse_columns(stripped_line)
 
 
-def _parse_columns(core: str) -> tuple[str, Package] | None:
+def _parse_columns(stripped_line: str) -> tuple[str, Package] | None:
     """Return the layout and the package of a line in columns, or None if it is not a package line.
 
     The layout is "pip_list" for ``name version [location]``. For ``name version build [channel]`` it is "build", or
     "word" if the build has no digit and may be an ordinary word.
     """
-    tokens = core.split(None, 4)
-    if not 2 <= len(tokens) <= 4 or not _NAME_ONLY.fullmatch(tokens[0]) or not _VERSION.fullmatch(tokens[1]):
+    tokens = stripped_line.split(None, 4)
+    if not 2 <= len(tokens) <= 4:
         return None
-    if not _HAS_DIGIT.search(tokens[1]):
+    name, version, *others = tokens
+    if not _WHOLE_NAME.fullmatch(name) or not _VERSION.fullmatch(version) or not _HAS_DIGIT.search(version):
         return None
-    package = Package(tokens[0], tokens[1])
-    if len(tokens) == 2 or tokens[2].startswith(("/", "~")) or ":\\" in tokens[2]:
+    package = Package(name, version)
+    third_word = others[0] if others else ""
+    if not others or third_word.startswith(("/", "~")) or ":\\" in third_word:  # the location of the package
         return "pip_list", package
-    return "build" if _HAS_DIGIT.search(tokens[2]) or tokens[2].startswith("<pip") else "word", package
+    # old conda releases print "<pip>" as the build of a pip package
+    return "build" if _HAS_DIGIT.search(third_word) or third_word.startswith("<pip") else "word", package
 
 
 def _is_conda_header(line: str) -> bool:

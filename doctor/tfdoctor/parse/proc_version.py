@@ -11,9 +11,9 @@ from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
-_NVRM = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
-_GCC = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
-# It must not match within x86_64 or aarch64.
+_NVRM_LINE = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
+_GCC_LINE = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
+# The look-arounds prevent a match within x86_64 or aarch64.
 _VERSION = lazy_pattern(rf"(?<![\w.])({VERSION})(?![\w.])")
 
 
@@ -34,18 +34,24 @@ class ProcVersion(Parsed):
 def parse_proc_version(text: str) -> ProcVersion:
     """Parse the content of the file, even if its two lines were joined."""
     text = clean(text)
-    gcc = _GCC.search(text)
-    compiler = gcc[1].strip(" \t`") or None if gcc else None
-    nvrm = _NVRM.search(text)
-    if not nvrm:
-        return ProcVersion(None, None, None, compiler, notes=("no line starts with 'NVRM version:'",))
-    line = _GCC.split(nvrm[1])[0].strip(" \t`")
-    version = _VERSION.search(line)
-    module = (line[: version.start()] if version else line).strip() or None
+    gcc_match = _GCC_LINE.search(text)
+    compiler = gcc_match[1].strip(" \t`") or None if gcc_match else None
+    nvrm_match = _NVRM_LINE.search(text)
+    if not nvrm_match:
+        return ProcVersion(
+            driver_version=None,
+            open_kernel_module=None,
+            module=None,
+            gcc=compiler,
+            notes=("no line starts with 'NVRM version:'",),
+        )
+    line = _GCC_LINE.split(nvrm_match[1])[0].strip(" \t`")
+    version_match = _VERSION.search(line)
+    module = (line[: version_match.start()] if version_match else line).strip() or None
     return ProcVersion(
-        driver_version=version[1] if version else None,
+        driver_version=version_match[1] if version_match else None,
         open_kernel_module="open kernel module" in line.lower(),
         module=module,
         gcc=compiler,
-        notes=() if version else ("the NVRM line has no version",),
+        notes=() if version_match else ("the NVRM line has no version",),
     )

@@ -8,7 +8,7 @@ from itertools import islice
 __all__ = ["MAX_TOKENS", "has_many_tokens"]
 
 MAX_TOKENS = 500_000
-"""The maximum number of tokens of a text that is parsed. Its syntax tree takes about 450 MB."""
+"""The maximum number of tokens in a text that is parsed. The syntax tree of so many takes about 450 MB."""
 _TOKEN = re.compile(r"""#[^\n]*|\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*'|\w+|[^\s\w]""", re.S)
 
 

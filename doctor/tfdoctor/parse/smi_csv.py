@@ -8,13 +8,13 @@ from collections import Counter
 from tfdoctor.parse._text import Parsed, clean_lines, is_fence
 from tfdoctor.records import dataclass
 
-# A property name as in --help-query-gpu, with its unit unless nounits is given. pdsh adds a host before the first.
+# A property name as in --help-query-gpu, with its unit unless nounits is given. pdsh adds a host before the first name.
 _COLUMN = re.compile(r"(?:\S{1,200}:[ \t])?[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*(?: \[[A-Za-z%/]{1,8}\])?")
 _PLAIN_COLUMNS = frozenset({
     "name", "gpu_name", "index", "uuid", "gpu_uuid", "serial", "gpu_serial", "count", "timestamp", "pstate",
     "pid", "process_name", "vbios_version", "driver_version", "kmd_version", "compute_cap", "compute_mode",
 })  # fmt: skip
-# Values that identify a row without a header; one matching cell is enough.
+# Values that identify a row without a header. One matching cell is enough.
 _TYPICAL_VALUE = re.compile(
     r"(?:-?[0-9]{1,15}(?:\.[0-9]{1,9}){0,4}(?: ?(?:MiB|MB|GiB|%|W|MHz|C|us|KB/s))?"
     r"|\[?(?:N/A|Not Supported|Not Found|Unknown Error|Insufficient Permissions|GPU is lost)\]?"
@@ -36,23 +36,23 @@ class SmiCsv(Parsed):
 def parse_smi_csv(text: str) -> SmiCsv:
     """Parse CSV output. Prompts, Markdown fences and prose around it are ignored."""
     cell_lines = [_split_cells(line) for line in clean_lines(text) if _can_be_data(line)]
-    header_at = next((number for number, cells in enumerate(cell_lines) if _is_header(cells)), None)
-    if header_at is not None:
-        header = cell_lines[header_at]
+    header_index = next((index for index, cells in enumerate(cell_lines) if _is_header(cells)), None)
+    if header_index is not None:
+        header = cell_lines[header_index]
         rows = tuple(
             cells
-            for cells in cell_lines[header_at + 1 :]
+            for cells in cell_lines[header_index + 1 :]
             if len(cells) == len(header) and _is_data(cells, header)
         )
-        return SmiCsv(header, len(rows), rows)
+        return SmiCsv(header, n_rows=len(rows), rows=rows)
     candidates = [cells for cells in cell_lines if _has_typical_value(cells)]
     if not candidates:
-        return SmiCsv(None, 0, (), notes=("no rows",))
+        return SmiCsv(header=None, n_rows=0, rows=(), notes=("no rows",))
     # Without a header, rows are the lines with the most frequent number of cells, or with the largest such number.
     counts = Counter(map(len, candidates))
     width = max(counts, key=lambda size: (counts[size], size))
     rows = tuple(cells for cells in candidates if len(cells) == width)
-    return SmiCsv(None, len(rows), rows)
+    return SmiCsv(header=None, n_rows=len(rows), rows=rows)
 
 
 def _can_be_data(line: str) -> bool:

@@ -8,7 +8,7 @@ from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
-#: The kind of failure by exit status: nvidia-smi exits with NVML's error number. 127 comes from the shell.
+# The kind of failure by exit status: nvidia-smi exits with NVML's error number. 127 comes from the shell.
 EXIT_STATUS_KINDS = {
     4: "nvml_insufficient_permissions",
     6: "no_devices",
@@ -39,7 +39,7 @@ _NOT_FOUND_PHRASES = (
 _NVML_PREFIX = (
     r"(?:failed to initialize nvml|could not initialize nvml|nvml error|(?<!shut down )nvml: )[: ]{0,3}"
 )
-_LIBRARY_MISSING = (
+_MISSING_LIBRARY = (
     r"couldn't find libnvidia-ml\.so|libnvidia-ml\.so[.0-9]{0,16}: cannot open shared object"
     r"|couldn't find nvml\.dll|could not load nvml|nvml shared library not found|nvmlerror_librarynotfound"
     rf"|{_NVML_PREFIX}(?:nvml )?(?:shared )?(?:library )?not found"
@@ -69,7 +69,7 @@ _FAILURE_PATTERNS = tuple(
         ("nvml_unknown_error", _NVML_PREFIX + r"unknown error|nvmlerror_unknown"),
         ("nvml_na", _NVML_PREFIX + r"n/a"),
         ("nvml_shutdown_failed", r"failed to properly shut down nvml"),
-        ("libnvidia_ml_missing", _LIBRARY_MISSING),
+        ("libnvidia_ml_missing", _MISSING_LIBRARY),
         ("executable_not_found_in_container", _NOT_IN_CONTAINER),
     )
 )
@@ -87,7 +87,7 @@ _REPORTING_TOOLS = (
     "nvidia-container-cli", "nvidia-container-runtime", "nvidia-device-plugin", "gpustat", "nvtop", "nvitop",
     "dcgm", "pynvml",
 )  # fmt: skip
-_NVCC_LINES = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
+_NVCC_OUTPUT = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,69 +116,70 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureTe
     no message is recognised.
     """
     text = clean(text).replace("’", "'").replace("‘", "'").replace("´", "'")
-    flat = " ".join(text.split())
-    lowered = flat.lower()
-    kinds = _find_kinds(text, lowered)
+    joined_text = " ".join(text.split())
+    lower_text = joined_text.lower()
+    kinds = _find_kinds(text, lower_text)
     notes: tuple[str, ...] = ()
-    status = exit_status if exit_status is not None else _parse_exit_status(flat)
+    found_exit_status = exit_status if exit_status is not None else _parse_exit_status(joined_text)
     if not kinds and exit_status in EXIT_STATUS_KINDS:
         kinds = [EXIT_STATUS_KINDS[exit_status]]
         notes = (f"no known sentence; classified by exit status {exit_status}",)
     if not kinds:
         notes = ("no known failure sentence",)
-    version = _NVML_VERSION.search(flat)
+    version_match = _NVML_VERSION.search(joined_text)
     return SmiFailureText(
         kind=kinds[0] if kinds else None,
-        bus_id=_find_bus_id(flat, lowered),
-        reported_by=next((tool for tool in _REPORTING_TOOLS if tool in lowered), None),
-        nvml_version=version[1] if version else None,
-        exit_status=status,
+        bus_id=_find_bus_id(joined_text, lower_text),
+        reported_by=next((tool for tool in _REPORTING_TOOLS if tool in lower_text), None),
+        nvml_version=version_match[1] if version_match else None,
+        exit_status=found_exit_status,
         also=tuple(kinds[1:]),
-        nvcc_also_present=_NVCC_LINES.search(lowered) is not None,
+        nvcc_also_present=_NVCC_OUTPUT.search(lower_text) is not None,
         notes=notes,
     )
 
 
 def reports_missing_program(text: str, program: str) -> bool:
     """Return whether a line of ``text`` says that ``program`` does not exist, in one of many languages."""
-    return any(_line_says_not_found(line, program) for line in text.lower().split("\n"))
+    return any(_reports_missing_program_in_line(line, program) for line in text.lower().split("\n"))
 
 
-def _line_says_not_found(line: str, program: str) -> bool:
+def _reports_missing_program_in_line(line: str, program: str) -> bool:
     if program not in line:
         return False
     return f"no {program} in (" in line or any(phrase in line for phrase in _NOT_FOUND_PHRASES)
 
 
-def _find_kinds(text: str, lowered: str) -> list[str]:
+def _find_kinds(text: str, lower_text: str) -> list[str]:
     """Return the kinds of failure in the text by position, without duplicates.
 
     A shutdown failure is not the main failure if there is another one.
     """
     positions = {
-        kind: match.start() for kind, pattern in _FAILURE_PATTERNS if (match := pattern.search(lowered))
+        kind: match.start() for kind, pattern in _FAILURE_PATTERNS if (match := pattern.search(lower_text))
     }
-    handle_position = lowered.find(_HANDLE_PHRASE)
+    # the handle of a GPU could not be determined for a reason that has no kind of its own
+    handle_position = lower_text.find(_HANDLE_PHRASE)
     if handle_position >= 0 and not positions.keys() & _HANDLE_KINDS:
         positions["device_handle_error"] = handle_position
     if not positions and reports_missing_program(text, "nvidia-smi"):
         return ["command_not_found"]
-    kinds = sorted(positions, key=positions.__getitem__)
+    kinds = sorted(positions, key=positions.__getitem__)  # by position
     if kinds[:1] == ["nvml_shutdown_failed"] and len(kinds) > 1:
         kinds = [*kinds[1:], kinds[0]]
     return kinds
 
 
-def _find_bus_id(flat: str, lowered: str) -> str | None:
+def _find_bus_id(joined_text: str, lower_text: str) -> str | None:
     """Return the PCI bus ID after "Unable to determine the device handle for GPU", or None."""
-    start = lowered.find(_HANDLE_PHRASE)
+    start = lower_text.find(_HANDLE_PHRASE)
     # The position is unreliable if the conversion to lower case changed the length of a letter.
-    if start < 0 or len(flat) != len(lowered):
+    if start < 0 or len(joined_text) != len(lower_text):
         return None
-    match = _BUS_ID.search(flat, start, start + len(_HANDLE_PHRASE) + 40)
+    match = _BUS_ID.search(joined_text, start, start + len(_HANDLE_PHRASE) + 40)
     return match[0] if match else None
 
 
-def _parse_exit_status(flat: str) -> int | None:
-    match = _EXIT_STATUS.search(flat)
+def _parse_exit_status(joined_text: str) -> int | None:
+    match = _EXIT_STATUS.search(joined_text)
     return int(match[1]) if match else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 MAX_PROCESSES = 64
+"""The maximum number of processes of one GPU."""
 UNCORRECTED_COUNTERS = (
     "sram_uncorrectable",
     "sram_uncorrectable_parity",
@@ -41,7 +42,7 @@ SLOWDOWNS = frozenset(
 
 
 def parse_smi_health(text: str) -> tuple[tuple[GpuCondition, tuple[SmiProcess, ...]], ...]:
-    """Return the health and the processes of each GPU in the report, or () if there is no report."""
+    """Return (health, processes) of each GPU in the report, or () if there is no report."""
     root = read_report(text)
     return (
         tuple((_parse_health(gpu), _list_processes(gpu)) for gpu in root.findall("gpu"))
@@ -50,7 +51,7 @@ def parse_smi_health(text: str) -> tuple[tuple[GpuCondition, tuple[SmiProcess, .
     )
 
 
-def _get_text(element: Element, path: str) -> str | None:
+def _get_value(element: Element, path: str) -> str | None:
     """Return the text at `path`, or None if it is missing or a placeholder."""
     content = element.findtext(path)
     return None if content is None or is_placeholder(content) else clean_line(content, limit=120)
@@ -62,7 +63,7 @@ def _get_flag(element: Element, *paths: str) -> bool | None:
     Yes, enabled, on and active mean true; no, disabled, off and not active mean false.
     """
     for path in paths:
-        value = (_get_text(element, path) or "").lower()
+        value = (_get_value(element, path) or "").lower()
         if value in ("yes", "enabled", "on", "active"):
             return True
         if value in ("no", "disabled", "off", "not active"):
@@ -71,37 +72,38 @@ def _get_flag(element: Element, *paths: str) -> bool | None:
 
 
 def _parse_health(gpu: Element) -> GpuCondition:
-    display = [_get_flag(gpu, f"display_{suffix}") for suffix in ("active", "mode", "attached")]
+    display_flags = [_get_flag(gpu, f"display_{suffix}") for suffix in ("active", "mode", "attached")]
     reset_required = _get_flag(gpu, "gpu_reset_status/reset_required")
-    recovery = _get_text(gpu, "gpu_recovery_action")
+    recovery_action = _get_value(gpu, "gpu_recovery_action")
     return GpuCondition(
         persistence=_get_flag(gpu, "persistence_mode"),
         ecc=_get_flag(gpu, "ecc_mode/current_ecc"),
-        uncorrected=_count_uncorrected(gpu, "volatile"),
-        uncorrected_ever=_count_uncorrected(gpu, "aggregate"),
+        uncorrected=_count_uncorrected_errors(gpu, "volatile"),
+        uncorrected_ever=_count_uncorrected_errors(gpu, "aggregate"),
         retirement_pending=_get_flag(
             gpu, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
         ),
         remap_pending=_get_flag(gpu, "remapped_rows/remapped_row_pending"),
         remap_failure=_get_flag(gpu, "remapped_rows/remapped_row_failure"),
-        recovery=recovery or ("Reset" if reset_required else None),
+        recovery=recovery_action or ("Reset" if reset_required else None),
         slowdowns=_list_slowdowns(gpu),
         temperature=_get_number(gpu, "temperature/gpu_temp"),
-        power_limit=_get_watts(gpu, "current_power_limit", "enforced_power_limit", "power_limit"),
-        power_default=_get_watts(gpu, "default_power_limit"),
-        virtualization=_get_text(gpu, "gpu_virtualization_mode/virtualization_mode"),
-        licence=_get_text(gpu, "vgpu_software_licensed_product/license_status")
-        or _get_text(gpu, "grid_licensed_product/license_status"),
-        display=True if True in display else (False if False in display else None),
-        link_width=_get_lanes(gpu, "current"),
-        link_width_most=_get_lanes(gpu, "max"),
+        power_limit=_get_power(gpu, "current_power_limit", "enforced_power_limit", "power_limit"),
+        power_default=_get_power(gpu, "default_power_limit"),
+        virtualization=_get_value(gpu, "gpu_virtualization_mode/virtualization_mode"),
+        licence=_get_value(gpu, "vgpu_software_licensed_product/license_status")
+        or _get_value(gpu, "grid_licensed_product/license_status"),
+        # any of the three elements may be missing or unavailable
+        display=True if True in display_flags else (False if False in display_flags else None),
+        link_width=_get_link_width(gpu, "current"),
+        link_width_most=_get_link_width(gpu, "max"),
         link_generation=_get_number(gpu, "pci/pci_gpu_link_info/pcie_gen/current_link_gen"),
         link_generation_most=_get_number(gpu, "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
         clock_most=_get_number(gpu, "max_clocks/sm_clock"),
     )
 
 
-def _count_uncorrected(gpu: Element, section_name: str) -> int | None:
+def _count_uncorrected_errors(gpu: Element, section_name: str) -> int | None:
     """Return the number of uncorrected errors, or None if it is not reported.
 
     The section is "volatile" for errors since the last boot, or "aggregate" for errors in the GPU's lifetime.
@@ -127,33 +129,33 @@ def _list_slowdowns(gpu: Element) -> tuple[str, ...]:
 
 
 def _get_number(gpu: Element, path: str) -> int | None:
-    fields = (_get_text(gpu, path) or "").split()
-    return to_int(fields[0]) if fields else None
+    words = (_get_value(gpu, path) or "").split()
+    return to_int(words[0]) if words else None
 
 
-def _get_lanes(gpu: Element, kind: str) -> int | None:
-    """Return the "current" or "max" link width ("16x" or "x16") as a number of lanes, or None."""
-    return to_int((_get_text(gpu, f"pci/pci_gpu_link_info/link_widths/{kind}_link_width") or "").strip("xX"))
+def _get_link_width(gpu: Element, kind: str) -> int | None:
+    """Return the "current" or "max" link width (such as "16x" or "x16") in lanes, or None if unknown."""
+    return to_int((_get_value(gpu, f"pci/pci_gpu_link_info/link_widths/{kind}_link_width") or "").strip("xX"))
 
 
-def _get_watts(gpu: Element, *names: str) -> float | None:
+def _get_power(gpu: Element, *names: str) -> float | None:
     """Return the first numeric value among `names` in watts, or None if there is none."""
     for section in ("gpu_power_readings", "power_readings"):
         for name in names:
-            fields = (_get_text(gpu, f"{section}/{name}") or "").split()
-            if fields and fields[0].replace(".", "", 1).isdigit() and len(fields[0]) < 12:
-                return float(fields[0])
+            words = (_get_value(gpu, f"{section}/{name}") or "").split()
+            if words and words[0].replace(".", "", 1).isdigit() and len(words[0]) < 12:
+                return float(words[0])
     return None
 
 
 def _list_processes(gpu: Element) -> tuple[SmiProcess, ...]:
-    listed = [*gpu.findall("processes/process_info"), *gpu.findall("compute_processes/process_info")]
+    elements = [*gpu.findall("processes/process_info"), *gpu.findall("compute_processes/process_info")]
     return tuple(
         SmiProcess(
             pid=to_int(element.findtext("pid") or ""),
-            name=_get_text(element, "process_name"),
+            name=_get_value(element, "process_name"),
             used_mib=to_mib(element.findtext("used_memory") or ""),
-            kind=_get_text(element, "type"),
+            kind=_get_value(element, "type"),
         )
-        for element in listed[:MAX_PROCESSES]
+        for element in elements[:MAX_PROCESSES]
     )

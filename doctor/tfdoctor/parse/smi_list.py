@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ENTRY = re.compile(
     r"\bGPU (?P<gpu>[0-9]{1,4}):[ \t]|\bMIG +(?P<profile>\S{1,40}) +Device +(?P<device>[0-9]{1,4}):"
 )
-_UUID = "(UUID:"
+_UUID_LABEL = "(UUID:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ListedGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiList(Parsed):
-    """The listed GPUs in order. ``n_mig_lines`` includes MIG lines without a GPU line before them."""
+    """The listed GPUs in order. ``n_mig_lines`` also counts MIG lines without a GPU line before them."""
 
     gpus: tuple[ListedGpu, ...]
     n_gpu_lines: int
@@ -49,6 +49,7 @@ class SmiList(Parsed):
 def parse_smi_list(text: str) -> SmiList:
     """Parse the output of ``nvidia-smi -L``. Prompts, pod prefixes and indentation are ignored."""
     gpu_entries: list[tuple[int, str | None, str | None]] = []
+    """(index, name, UUID) of each GPU."""
     mig_lists: list[list[ListedMigDevice]] = []
     orphan_count = 0
     for start, rest in _split_entries(text):
@@ -63,7 +64,8 @@ def parse_smi_list(text: str) -> SmiList:
     notes = (f"{orphan_count} MIG lines stand before any GPU line",) if orphan_count else ()
     return SmiList(
         gpus=tuple(
-            ListedGpu(*entry, tuple(devices)) for entry, devices in zip(gpu_entries, mig_lists, strict=True)
+            ListedGpu(index, name, uuid, mig_devices=tuple(mig_devices))
+            for (index, name, uuid), mig_devices in zip(gpu_entries, mig_lists, strict=True)
         ),
         n_gpu_lines=len(gpu_entries),
         n_mig_lines=sum(map(len, mig_lists)) + orphan_count,
@@ -72,18 +74,16 @@ def parse_smi_list(text: str) -> SmiList:
 
 
 def _split_entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield the match of each entry's start and the text after it. The lines may have been joined."""
+    """Yield (match of the start of an entry, text after it). Several lines may have been joined into one."""
     for line in clean_lines(text):
         starts = list(_ENTRY.finditer(line))
-        ends = [match.start() for match in starts[1:]] + [len(line)] * bool(
-            starts
-        )  # empty if starts is empty
-        for match, end in zip(starts, ends, strict=True):
+        ends = [*(match.start() for match in starts[1:]), len(line)]
+        for match, end in zip(starts, ends, strict=False):
             yield match, line[match.end() : end]
 
 
 def _split_name_and_uuid(rest: str) -> tuple[str | None, str | None]:
     """Return the name and the UUID in ``NVIDIA H100 (UUID: GPU-…)``, or None for each that is missing."""
-    name, separator, tail = rest.partition(_UUID)
+    name, separator, tail = rest.partition(_UUID_LABEL)
     uuid = tail.split(")")[0].strip() if separator else ""
     return name.strip() or None, uuid or None

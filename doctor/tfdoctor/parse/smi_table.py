@@ -23,10 +23,10 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_HEADER = re.compile(r"NVIDIA-SMI +(?:version *: *)?(?P<smi>[0-9][0-9.]*|N/A|ERR!)")
+_VERSION_LINE = re.compile(r"NVIDIA-SMI +(?:version *: *)?(?P<smi>[0-9][0-9.]*|N/A|ERR!)")
 # "KMD Version" and "CUDA UMD Version" since 610.
-_DRIVER = re.compile(r"\b(?:Driver|KMD)\s{0,40}Version:\s{0,40}(?P<value>[^|\n]{1,60})")
-_CUDA = re.compile(r"\bCUDA\s{0,40}(?:UMD\s{0,40})?Version:\s{0,40}(?P<value>[^|\n]{1,60})")
+_DRIVER_FIELD = re.compile(r"\b(?:Driver|KMD)\s{0,40}Version:\s{0,40}(?P<value>[^|\n]{1,60})")
+_CUDA_FIELD = re.compile(r"\bCUDA\s{0,40}(?:UMD\s{0,40})?Version:\s{0,40}(?P<value>[^|\n]{1,60})")
 _VERSION_WORD = re.compile(r"[0-9][0-9.]*")
 
 # The look-behind tries a run of marks only from its start, because trying each mark would take quadratic time.
@@ -40,7 +40,7 @@ _ESCAPED_NEWLINE = re.compile(r"(?:\\r)?\\n(?=[\s|+\"',\\0-9]|$|[A-Z][a-z][a-z] 
 _JSON_LINE = re.compile(r"\s*\"(.*?)(?:\\n)?\",?\s*")
 
 # Up to driver 295 the index is followed by a dot.
-_INDEX = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?=\S)")
+_GPU_INDEX = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?=\S)")
 _BUS_ID = re.compile(
     r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|N/A|ERR!)\s{1,40}(?P<display>On|Off|N/A|ERR!)"
 )
@@ -54,12 +54,12 @@ _PROCESS = re.compile(
 )
 # Before driver 346 there was no Type column.
 _UNTYPED_PROCESS = re.compile(r"\s*(?P<gpu>[0-9]{1,3})\s+(?P<pid>[0-9]{1,10})\s+(?=\S)")
-_NOT_SUPPORTED = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?:ERROR: )?Not Supported\s*")
+_UNSUPPORTED_ROW = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?:ERROR: )?Not Supported\s*")
 _PROCESS_MEMORY = re.compile(r"[0-9]{1,12}\s?Mi?B|N/A|ERR!")
 
 # No table is wider than 100 columns, so a much longer line is not a part of a broken row.
 _MAX_ROW_CHARS = 200
-_OPENING_MARKS = " \t>│┃\"'`*#"
+_QUOTE_CHARS = " \t>│┃\"'`*#"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class SmiTable(Parsed):
 
     * ``complete``: all rows are there;
     * ``none_found``: the table says that there are no processes;
-    * ``empty``: it has a closing rule, but no row;
-    * ``absent``: there is no such table;
+    * ``empty``: the table has a closing rule, but no row;
+    * ``absent``: the text has no process table;
     * ``cut``: the text ends before any row;
     * ``rows_then_cut``: the text ends after a row;
     * ``not_supported``: nvidia-smi cannot list the processes of a GPU.
@@ -142,8 +142,8 @@ class _Cell:
     """The text between two pipes or line ends. A horizontal rule is the cell ``---`` or ``===``."""
 
     text: str
-    closed: bool = True
-    """Whether a pipe ends the cell, rather than the end of the line."""
+    has_closing_pipe: bool = True
+    """Whether a pipe ends the cell, and not the end of the line."""
 
     @property
     def is_rule(self) -> bool:
@@ -163,15 +163,15 @@ def parse_smi_table(text: str) -> SmiTable:
     """Parse the first ``nvidia-smi`` table in ``text``. Other text around it is ignored."""
     lines = _join_broken_rows(_split_plain_lines(text))
     lines, header = _find_table(lines)
-    smi = _HEADER.search(header)
-    driver_raw, cuda_raw = _find_field(_DRIVER, header), _find_field(_CUDA, header)
+    version_match = _VERSION_LINE.search(header)
+    driver_raw, cuda_raw = _find_field(_DRIVER_FIELD, header), _find_field(_CUDA_FIELD, header)
     sections = _split_sections(list(_iter_cells(lines)))
     gpus = tuple(_parse_gpus(sections.gpus))
     processes = tuple(_parse_processes(sections.processes or ()))
-    unsupported = tuple(_iter_unsupported(sections.processes or ()))
-    state = _get_process_table_state(sections.processes, processes, unsupported)
+    unsupported_gpus = tuple(_iter_unsupported_gpus(sections.processes or ()))
+    state = _get_process_table_state(sections.processes, processes, unsupported_gpus)
     return SmiTable(
-        smi_version=_clean_version(smi["smi"]) if smi else None,
+        smi_version=_clean_version(version_match["smi"]) if version_match else None,
         driver_version=_clean_version(driver_raw),
         cuda_version=_clean_version(cuda_raw),
         gpus=gpus,
@@ -179,17 +179,17 @@ def parse_smi_table(text: str) -> SmiTable:
         processes=processes,
         mig_devices=tuple(_parse_mig_devices(sections.mig)),
         process_table=state,
-        not_supported_process_rows=unsupported,
+        not_supported_process_rows=unsupported_gpus,
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
-        notes=tuple(_iter_notes(smi is not None, gpus, cuda_raw, driver_raw)),
+        notes=tuple(_iter_notes(version_match is not None, gpus, cuda_raw, driver_raw)),
     )
 
 
 def looks_like_smi_table(text: str) -> bool:
     """Return whether ``text`` has the table's first line or at least one GPU row."""
     lines = _split_plain_lines(text)
-    if any(_HEADER.search(line) and _DRIVER.search(line) for line in lines):
+    if any(_VERSION_LINE.search(line) and _DRIVER_FIELD.search(line) for line in lines):
         return True
     return any(_BUS_ID.search(line) and "|" in line for line in lines) and any(
         _MEMORY.search(line) for line in lines
@@ -207,11 +207,11 @@ def _split_plain_lines(text: str) -> list[str]:
     text = _LINE_BREAK_TAG.sub("\n", _CARET_CONTROL.sub("", clean(text)))
     text = text.replace("│", "|").replace("┃", "|")
     if "\\n" in text:
-        text = _ESCAPED_NEWLINE.sub("\n", "\n".join(_unquote_json(line) for line in text.split("\n")))
+        text = _ESCAPED_NEWLINE.sub("\n", "\n".join(_unquote_json_line(line) for line in text.split("\n")))
     return [line.rstrip() for line in text.split("\n")]
 
 
-def _unquote_json(line: str) -> str:
+def _unquote_json_line(line: str) -> str:
     """Return the text of a line in a notebook's ``"text": [...]`` list, or any other line unchanged."""
     stripped = line.strip()
     if len(stripped) > 1 and stripped[0] == '"' and stripped.rstrip(",")[-1:] == '"':
@@ -221,7 +221,7 @@ def _unquote_json(line: str) -> str:
 
 
 def _starts_row(line: str) -> bool:
-    core = line.lstrip(_OPENING_MARKS)
+    core = line.lstrip(_QUOTE_CHARS)
     return core.startswith(("|", "+")) or _RULE.match(core) is not None
 
 
@@ -236,37 +236,38 @@ def _join_broken_rows(lines: list[str]) -> list[str]:
     None of these lines may start a row. Shorter pieces are padded to the length of the longest one, because the
     copy lost their trailing spaces. A word that was cut at the margin must be joined without a space.
     """
-    spans: dict[int, int] = {}
-    number = 0
-    while number < len(lines):
-        end = _find_row_end(lines, number)
-        if end > number:
-            spans[number] = end
-        number = end + 1
-    broken_lines = [lines[i] for start, end in spans.items() for i in range(start, end)]
+    row_ends: dict[int, int] = {}
+    """The index of the last line of each broken row, by the index of its first line."""
+    index = 0
+    while index < len(lines):
+        end = _find_row_end(lines, index)
+        if end > index:
+            row_ends[index] = end
+        index = end + 1
+    broken_lines = [line for start, end in row_ends.items() for line in lines[start:end]]
     width = max(map(len, [*broken_lines, *_iter_broken_rules(lines)]), default=0) if broken_lines else 0
     rows: list[str] = []
-    number = 0
-    while number < len(lines):
-        end = spans.get(number, number)
-        pieces = [piece.ljust(width) for piece in lines[number:end]]
+    index = 0
+    while index < len(lines):
+        end = row_ends.get(index, index)
+        pieces = [piece.ljust(width) for piece in lines[index:end]]
         rows.append("".join(pieces) + lines[end])
-        number = end + 1
+        index = end + 1
     return rows
 
 
 def _iter_broken_rules(lines: list[str]) -> Iterator[str]:
     """Yield the first halves of broken rules. They show the width even if the rows were broken at spaces."""
-    for line, following in itertools.pairwise(lines):
+    for line, next_line in itertools.pairwise(lines):
         if len(line) <= _MAX_ROW_CHARS and _RULE.fullmatch(line.strip()) and not _ends_row(line):
-            core = following.strip()
-            if core and not core.strip("-=+|") and core[0] in "-=" and _ends_row(core):
+            next_text = next_line.strip()
+            if next_text and not next_text.strip("-=+|") and next_text[0] in "-=" and _ends_row(next_text):
                 yield line
 
 
 def _find_row_end(lines: list[str], start: int) -> int:
     """Return the index of the row's last line, which is ``start`` unless the row is broken."""
-    first = lines[start].lstrip(_OPENING_MARKS)
+    first = lines[start].lstrip(_QUOTE_CHARS)
     if not first.startswith("|") or _ends_row(lines[start]) or len(lines[start]) > _MAX_ROW_CHARS:
         return start
     for end in range(start + 1, min(start + 4, len(lines))):
@@ -283,30 +284,33 @@ def _find_table(lines: list[str]) -> tuple[list[str], str]:
 
     A broken version line is joined with the next two lines. Without a table, all lines are returned.
     """
-    starts = [i for i, line in enumerate(lines) if _HEADER.search(line)]
-    tables = [i for i in starts if _DRIVER.search(" ".join(lines[i : i + 3]))] or starts
-    if tables:
-        first = tables[0]
-        next_table = next((i for i in tables[1:] if i > first + 2), len(lines))
-        first_line = lines[first]
-        header = first_line if _DRIVER.search(first_line) else " ".join(lines[first : first + 3])
-        return lines[first:next_table], header
-    version_line = next((line for line in lines if _DRIVER.search(line) and "|" in line), "")
+    candidates = [index for index, line in enumerate(lines) if _VERSION_LINE.search(line)]
+    starts = [
+        index for index in candidates if _DRIVER_FIELD.search(" ".join(lines[index : index + 3]))
+    ] or candidates
+    if starts:
+        start = starts[0]
+        # a version line that follows at once belongs to the same table
+        end = next((index for index in starts[1:] if index > start + 2), len(lines))
+        first_line = lines[start]
+        header = first_line if _DRIVER_FIELD.search(first_line) else " ".join(lines[start : start + 3])
+        return lines[start:end], header
+    version_line = next((line for line in lines if _DRIVER_FIELD.search(line) and "|" in line), "")
     return lines, version_line
 
 
 def _iter_cells(lines: Iterable[str]) -> Iterator[_Cell]:
     for line in lines:
-        core = line.strip()
+        stripped_line = line.strip()
         # A rule can follow a log prefix or be cut anywhere, so it is searched within the line.
-        if ("---" in core or "===" in core) and (rule := _match_rule(core)):
+        if ("---" in stripped_line or "===" in stripped_line) and (rule := _match_rule(stripped_line)):
             yield _Cell(rule)
             continue
         start = 0
-        for inline in _INLINE_RULE.finditer(line):
-            yield from _split_cells(line[start : inline.start()])
-            yield _Cell(inline[0][1:4])
-            start = inline.end()
+        for rule_match in _INLINE_RULE.finditer(line):
+            yield from _split_cells(line[start : rule_match.start()])
+            yield _Cell(rule_match[0][1:4])
+            start = rule_match.end()
         yield from _split_cells(line[start:])
 
 
@@ -314,14 +318,15 @@ def _split_cells(text: str) -> Iterator[_Cell]:
     pieces = text.split("|")
     for piece in pieces[:-1]:
         yield _Cell(piece)
-    yield _Cell(pieces[-1], closed=False)
+    yield _Cell(pieces[-1], has_closing_pipe=False)
 
 
-def _match_rule(core: str) -> str | None:
+def _match_rule(line: str) -> str | None:
     """Return ``---`` or ``===`` if the line is a rule of the table, perhaps after a prefix, else None."""
-    match = _RULE.search(core)
-    if not match or match.end() < len(core.rstrip("`\"', ")):
+    match = _RULE.search(line)
+    if not match or match.end() < len(line.rstrip("`\"', ")):
         return None
+    # a short run of dashes or equals signs alone is not a rule of the table
     if "+" not in match[0] and "|" not in match[0] and match.start() == 0 and len(match[0]) < 20:
         return None
     return match["rule"][:3]
@@ -329,20 +334,20 @@ def _match_rule(core: str) -> str | None:
 
 def _split_sections(cells: list[_Cell]) -> _Sections:
     """Split the cells into the GPU, MIG and process tables."""
-    mig_at = process_at = None
-    for number, cell in enumerate(cells):
+    mig_start = process_heading = None
+    for index, cell in enumerate(cells):
         text = cell.text.strip()
-        if mig_at is None and text.startswith("MIG devices:"):
-            mig_at = number
+        if mig_start is None and text.startswith("MIG devices:"):
+            mig_start = index
         elif text.startswith(("Processes:", "Compute processes:")):
-            process_at = number
+            process_heading = index
             break
-    process_start = len(cells) if process_at is None else process_at
-    gpu_end = process_start if mig_at is None else mig_at
+    mig_end = len(cells) if process_heading is None else process_heading
+    gpu_end = mig_end if mig_start is None else mig_start
     return _Sections(
         gpus=cells[:gpu_end],
-        mig=[] if mig_at is None else cells[mig_at:process_start],
-        processes=None if process_at is None else cells[process_at + 1 :],
+        mig=[] if mig_start is None else cells[mig_start:mig_end],
+        processes=None if process_heading is None else cells[process_heading + 1 :],
     )
 
 
@@ -364,41 +369,51 @@ def _clean_version(raw: str | None) -> str | None:
 
 
 def _parse_gpus(cells: list[_Cell]) -> Iterator[TableGpu]:
-    starts = [(i, gpu) for i in range(len(cells)) if (gpu := _parse_gpu_start(cells, i)) is not None]
-    for number, (start, gpu) in enumerate(starts):
-        end = starts[number + 1][0] if number + 1 < len(starts) else len(cells)
+    starts = [
+        (index, gpu) for index in range(len(cells)) if (gpu := _parse_gpu_start(cells, index)) is not None
+    ]
+    for position, (start, gpu) in enumerate(starts):
+        end = starts[position + 1][0] if position + 1 < len(starts) else len(cells)
         row = cells[start:end]
-        used, total = _find_memory(row)
+        used_mib, total_mib = _find_memory(row)
         mig = any(cell.text.strip().rstrip("*") == "Enabled" for cell in row[1:])
-        yield replace(gpu, memory_used_mib=used, memory_total_mib=total, mig=mig)
+        yield replace(gpu, memory_used_mib=used_mib, memory_total_mib=total_mib, mig=mig)
 
 
-def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
-    """Return the GPU whose row starts in this cell, or None. The bus ID is in the next cell."""
-    cell = cells[number]
-    index = _INDEX.match(cell.text)
-    if not index or cell.is_rule:
+def _parse_gpu_start(cells: list[_Cell], cell_index: int) -> TableGpu | None:
+    """Return the GPU whose row starts in this cell, or None. The bus ID is usually in the next cell."""
+    cell = cells[cell_index]
+    index_match = _GPU_INDEX.match(cell.text)
+    if not index_match or cell.is_rule:
         return None
-    rest = cell.text[index.end() :].strip()
-    following = cells[number + 1].text.strip() if number + 1 < len(cells) else ""
-    bus = _BUS_ID.match(following)
-    if bus is None and (inline_bus := _BUS_ID.search(rest)) and inline_bus.start() > 0:
+    rest = cell.text[index_match.end() :].strip()
+    next_text = cells[cell_index + 1].text.strip() if cell_index + 1 < len(cells) else ""
+    bus_match = _BUS_ID.match(next_text)
+    if bus_match is None and (inline_match := _BUS_ID.search(rest)) and inline_match.start() > 0:
         # The paste has no pipes, so name and bus ID are in one cell.
-        bus, rest = inline_bus, rest[: inline_bus.start()].strip()
+        bus_match, rest = inline_match, rest[: inline_match.start()].strip()
     name, mode = _split_name_and_mode(rest)
-    if bus is not None:
-        return _make_named_gpu(int(index[1]), name, None if is_placeholder(bus["bus"]) else bus["bus"], mode)
-    if mode is not None and cell.closed and _is_name(name):
-        return _make_named_gpu(int(index[1]), name, None, mode)
+    if bus_match is not None:
+        return _make_named_gpu(int(index_match[1]), name, None if is_placeholder(bus_match["bus"]) else bus_match["bus"], mode)
+    if mode is not None and cell.has_closing_pipe and _is_name(name):
+        return _make_named_gpu(int(index_match[1]), name, None, mode)
     if _MEMORY.search(rest) and _is_name(rest):
         # The author of the text shortened the row to name and memory, separated by dots or spaces.
-        short = re.split(r"\s{2,40}|\s\.\.\.\s", rest, maxsplit=1)[0]
-        return _make_named_gpu(int(index[1]), short, None, None) if not _MEMORY.search(short) else None
+        short_name = re.split(r"\s{2,40}|\s\.\.\.\s", rest, maxsplit=1)[0]
+        return _make_named_gpu(int(index_match[1]), short_name, None, None) if not _MEMORY.search(short_name) else None
     return None
 
 
 def _make_named_gpu(index: int, name: str, bus_id: str | None, mode: str | None) -> TableGpu:
-    return TableGpu(index, name or None, bus_id, None, None, mig=False, mode=mode)
+    return TableGpu(
+        index=index,
+        name=name or None,
+        bus_id=bus_id,
+        memory_total_mib=None,
+        memory_used_mib=None,
+        mig=False,
+        mode=mode,
+    )
 
 
 def _split_name_and_mode(rest: str) -> tuple[str, str | None]:
@@ -425,12 +440,21 @@ def _find_memory(row: list[_Cell]) -> tuple[int | None, int | None]:
 
 
 def _parse_mig_devices(cells: list[_Cell]) -> Iterator[TableMigDevice]:
-    starts = [(i, match) for i, cell in enumerate(cells) if (match := _MIG_DEVICE.fullmatch(cell.text))]
+    starts = [
+        (index, match) for index, cell in enumerate(cells) if (match := _MIG_DEVICE.fullmatch(cell.text))
+    ]
     for start, match in starts:
         # Only the next cell is searched, because the BAR1 usage on the line below looks the same.
-        used, total = _find_memory(cells[start + 1 : start + 2])
+        used_mib, total_mib = _find_memory(cells[start + 1 : start + 2])
         gpu, gi, ci, device = (int(number) for number in match.groups())
-        yield TableMigDevice(gpu, gi, ci, device, used, total)
+        yield TableMigDevice(
+            gpu=gpu,
+            gi=gi,
+            ci=ci,
+            mig_dev=device,
+            memory_used_mib=used_mib,
+            memory_total_mib=total_mib,
+        )
 
 
 def _parse_processes(cells: Iterable[_Cell]) -> Iterator[TableProcess]:
@@ -443,14 +467,29 @@ def _parse_processes(cells: Iterable[_Cell]) -> Iterator[TableProcess]:
 def _parse_process(text: str) -> TableProcess | None:
     match = _PROCESS.match(text)
     if match:
-        name, memory = _split_name_and_memory(text[match.end() :])
-        gpu, pid = int(match["gpu"]), int(match["pid"])
-        return TableProcess(gpu, match["gi"], match["ci"], pid, match["type"], name, memory)
+        name, memory_mib = _split_name_and_memory(text[match.end() :])
+        return TableProcess(
+            gpu=int(match["gpu"]),
+            gi=match["gi"],
+            ci=match["ci"],
+            pid=int(match["pid"]),
+            type=match["type"],
+            name=name,
+            memory_mib=memory_mib,
+        )
     match = _UNTYPED_PROCESS.match(text)
-    if match and _NOT_SUPPORTED.fullmatch(text) is None:
-        name, memory = _split_name_and_memory(text[match.end() :])
+    if match and _UNSUPPORTED_ROW.fullmatch(text) is None:
+        name, memory_mib = _split_name_and_memory(text[match.end() :])
         if name is not None and not name[0].isdigit():
-            return TableProcess(int(match["gpu"]), None, None, int(match["pid"]), None, name, memory)
+            return TableProcess(
+                gpu=int(match["gpu"]),
+                gi=None,
+                ci=None,
+                pid=int(match["pid"]),
+                type=None,
+                name=name,
+                memory_mib=memory_mib,
+            )
     return None
 
 
@@ -465,10 +504,10 @@ def _split_name_and_memory(rest: str) -> tuple[str | None, int | None]:
     return rest, None
 
 
-def _iter_unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
+def _iter_unsupported_gpus(cells: Iterable[_Cell]) -> Iterator[int]:
     """Yield the GPUs whose row says "Not Supported" instead of listing processes."""
     for cell in cells:
-        if match := _NOT_SUPPORTED.fullmatch(cell.text):
+        if match := _UNSUPPORTED_ROW.fullmatch(cell.text):
             number = to_int(match[1])
             if number is not None:
                 yield number
@@ -482,12 +521,12 @@ def _get_process_table_state(
         return "absent"
     if any("no running" in cell.text.lower() and "processes found" in cell.text.lower() for cell in cells):
         return "none_found"
-    closed = _is_closed(cells)
+    is_closed = _is_closed(cells)
     if processes:
-        return "complete" if closed else "rows_then_cut"
+        return "complete" if is_closed else "rows_then_cut"
     if unsupported:
         return "not_supported"
-    return "empty" if closed else "cut"
+    return "empty" if is_closed else "cut"
 
 
 def _is_closed(cells: list[_Cell]) -> bool:
@@ -506,7 +545,7 @@ def _count_processes(
         return len(processes)
     if state == "rows_then_cut":
         rows = [cell for cell in cells or () if _parse_process(cell.text) is not None]
-        is_last_complete = rows[-1].closed or processes[-1].memory_mib is not None
+        is_last_complete = rows[-1].has_closing_pipe or processes[-1].memory_mib is not None
         return len(processes) if is_last_complete else None
     return None
 

@@ -16,15 +16,15 @@ _AFFINITY_COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _GPU = lazy_pattern(r"GPU[0-9]{1,4}")
 # A connection between two devices. SOC is the former name of SYS.
 _LINK = lazy_pattern(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
-# An underline sequence that lost its escape character.
+# A terminal escape, such as that for underlining, that lost its escape character.
 _BARE_SGR = lazy_pattern(r"\[[0-9]{0,3}m")
 
 
 @dataclass(frozen=True, slots=True)
 class SmiTopo(Parsed):
-    """The parsed matrix. ``matrix`` has the links by row and column.
+    """The parsed matrix. ``matrix`` maps the device of each row to its links by column.
 
-    ``affinity_tokens`` has the words to the right of the matrix for each GPU. Their columns are unknown, because an
+    ``affinity_tokens`` maps each GPU to the words to the right of the matrix. Their columns are unknown, because an
     empty cell looks like a gap. ``ansi`` says whether the text contains terminal escapes.
     """
 
@@ -42,14 +42,14 @@ class SmiTopo(Parsed):
 def parse_smi_topo(text: str) -> SmiTopo:
     """Parse the matrix, with tabs or spaces. The header need not be indented or underlined."""
     lines = [_BARE_SGR.sub("", line) for line in clean_lines(text)]
-    header_at = next((number for number, line in enumerate(lines) if _is_header(line)), None)
-    if header_at is None:
-        return SmiTopo(0, (), (), ansi=has_ansi(text), notes=("no header row with GPU columns",))
-    names, affinity_columns = _parse_header(lines[header_at])
+    header_index = next((index for index, line in enumerate(lines) if _is_header(line)), None)
+    if header_index is None:
+        return SmiTopo(n_gpus=0, columns=(), nics=(), ansi=has_ansi(text), notes=("no header row with GPU columns",))
+    names, affinity_columns = _parse_header(lines[header_index])
     devices = set(names)
     matrix: dict[str, dict[str, str]] = {}
-    affinity: dict[str, tuple[str, ...]] = {}
-    for line in lines[header_at + 1 :]:
+    affinity_tokens: dict[str, tuple[str, ...]] = {}
+    for line in lines[header_index + 1 :]:
         tokens = line.split()
         if (
             len(tokens) < 2
@@ -61,7 +61,7 @@ def parse_smi_topo(text: str) -> SmiTopo:
         label, links = tokens[0], tokens[1 : 1 + len(names)]
         matrix[label] = dict(zip(names, links, strict=False))
         if _GPU.fullmatch(label):
-            affinity[label] = tuple(tokens[1 + len(names) :])
+            affinity_tokens[label] = tuple(tokens[1 + len(names) :])
     gpu_count = sum(_GPU.fullmatch(name) is not None for name in names)
     missing = [name for name in names if name not in matrix]
     return SmiTopo(
@@ -69,16 +69,16 @@ def parse_smi_topo(text: str) -> SmiTopo:
         columns=names,
         nics=tuple(name for name in names if not _GPU.fullmatch(name)),
         matrix=matrix,
-        affinity_tokens=affinity,
+        affinity_tokens=affinity_tokens,
         affinity_columns=affinity_columns,
         ansi=has_ansi(text),
-        nic_legend=_parse_nic_legend(lines[header_at + 1 :], devices),
+        nic_legend=_parse_nic_legend(lines[header_index + 1 :], devices),
         notes=(f"no row for {', '.join(missing[:8])}",) if missing else (),
     )
 
 
 def _is_header(line: str) -> bool:
-    """Return whether a line is the header, in which a column name follows the first GPU, not a link."""
+    """Return whether a line is the header. After the first GPU, it has a column name instead of a link."""
     tokens = line.split()
     if not tokens or not _GPU.fullmatch(tokens[0]):
         return False
@@ -86,7 +86,7 @@ def _is_header(line: str) -> bool:
 
 
 def _parse_header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the device columns and the affinity columns, whose names contain spaces."""
+    """Return (device columns, affinity columns). The names of affinity columns contain spaces."""
     positions = {name: line.find(name) for name in _AFFINITY_COLUMNS}
     affinity_columns = tuple(name for name in _AFFINITY_COLUMNS if positions[name] >= 0)
     end = min((positions[name] for name in affinity_columns), default=len(line))

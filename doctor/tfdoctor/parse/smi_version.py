@@ -21,7 +21,7 @@ _VERSION = re.compile(VERSION)
 
 @dataclass(frozen=True, slots=True)
 class SmiVersion(Parsed):
-    """The parsed output. ``fields`` are all values. ``driver_version`` is that of the kernel driver."""
+    """The parsed output. ``fields`` has all lines. ``driver_version`` is that of the kernel driver."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     driver_version: str | None = None
@@ -37,10 +37,10 @@ def parse_smi_version(text: str) -> SmiVersion:
     for line in clean_lines(text):
         if match := _LINE.match(unquote(line)):
             fields.setdefault(" ".join(match[1].split()), match[2].strip())
-    lowered = {name.lower(): value for name, value in fields.items()}
+    values_by_lower_name = {name.lower(): value for name, value in fields.items()}
 
     def find_version(*names: str) -> str | None:
-        matches = (_VERSION.match(lowered.get(name, "")) for name in names)
+        matches = (_VERSION.match(values_by_lower_name.get(name, "")) for name in names)
         return next((match[0] for match in matches if match), None)
 
     return SmiVersion(

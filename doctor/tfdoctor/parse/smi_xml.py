@@ -19,9 +19,9 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-_ROOT = "nvidia_smi_log"
-_CLOSING = f"</{_ROOT}>"
-_DTD = re.compile(r"nvsmi_device_(v[0-9]{1,3})\.dtd")
+_ROOT_TAG = "nvidia_smi_log"
+_CLOSING_TAG = f"</{_ROOT_TAG}>"
+_DTD_VERSION = re.compile(r"nvsmi_device_(v[0-9]{1,3})\.dtd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class XmlGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiXml(Parsed):
-    """The report. ``driver_version`` is that of the kernel driver. ``*_raw`` are values as printed."""
+    """The report. ``driver_version`` is that of the kernel driver. ``*_raw`` fields are as printed."""
 
     dtd: str | None
     timestamp: str | None
@@ -68,19 +68,28 @@ def parse_smi_xml(text: str) -> SmiXml:
     """Parse the report. Text around it, such as prompts and Markdown fences, is ignored."""
     document = _extract_document(clean(text))
     root, problem = _parse_document(document)
-    dtd = _DTD.search(document[:4000])
+    dtd_match = _DTD_VERSION.search(document[:4000])
     notes = [problem] if problem else []
     if root is None:
-        return SmiXml(dtd[1] if dtd else None, None, None, None, None, (), complete=False, notes=tuple(notes))
-    driver_raw = _get_first_usable(root, "kmd_version", "driver_version")
-    cuda_raw = _get_first_usable(root, "cuda_umd_version", "cuda_version")
+        return SmiXml(
+            dtd=dtd_match[1] if dtd_match else None,
+            timestamp=None,
+            driver_version=None,
+            cuda_version=None,
+            attached_gpus=None,
+            gpus=(),
+            complete=False,
+            notes=tuple(notes),
+        )
+    driver_raw = _get_version_text(root, "kmd_version", "driver_version")
+    cuda_raw = _get_version_text(root, "cuda_umd_version", "cuda_version")
     return SmiXml(
-        dtd=dtd[1] if dtd else None,
+        dtd=dtd_match[1] if dtd_match else None,
         timestamp=_get_text(root, "timestamp"),
         driver_version=_clean_version(driver_raw),
         cuda_version=_clean_version(cuda_raw),
         attached_gpus=to_int(_get_text(root, "attached_gpus") or ""),
-        gpus=tuple(_make_gpu(position, element) for position, element in enumerate(root.findall("gpu"))),
+        gpus=tuple(_make_gpu(position, gpu_element) for position, gpu_element in enumerate(root.findall("gpu"))),
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
         complete=problem is None,
@@ -98,22 +107,23 @@ def _extract_document(text: str) -> str:
 
     The XML declaration is dropped, because its encoding does not apply to decoded text.
     """
-    start = text.find("<!DOCTYPE " + _ROOT)
+    start = text.find("<!DOCTYPE " + _ROOT_TAG)
     if start < 0:
-        start = text.find("<" + _ROOT)
+        start = text.find("<" + _ROOT_TAG)
     if start < 0:
         return ""
-    end = text.find(_CLOSING, start)
-    return text[start:] if end < 0 else text[start : end + len(_CLOSING)]
+    end = text.find(_CLOSING_TAG, start)
+    return text[start:] if end < 0 else text[start : end + len(_CLOSING_TAG)]
 
 
 def _parse_document(document: str) -> tuple[Element | None, str | None]:
-    """Return (root element as far as the document is well-formed or None, problem or None)."""
+    """Return (root element, problem). The root has only what comes before the problem; each can be None."""
     if not document:
         return None, "no <nvidia_smi_log> element"
     root: Element | None = None
     source = io.BytesIO(document.encode("utf-8", errors="replace"))
     try:
+        # the first element is the root; the loop only makes the parser go on
         for _, element in iterparse(source, events=("start", "end")):
             root = element if root is None else root
     except ParseError as error:
@@ -129,7 +139,7 @@ def _get_text(element: Element, path: str) -> str | None:
     return content.strip() or None if content else None
 
 
-def _get_first_usable(element: Element, *paths: str) -> str | None:
+def _get_version_text(element: Element, *paths: str) -> str | None:
     """Return the first text at ``paths`` that is a version, or else the first text, or else None."""
     texts = [text for path in paths if (text := _get_text(element, path)) is not None]
     return next((text for text in texts if _clean_version(text)), texts[0] if texts else None)

@@ -14,12 +14,13 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_TITLE = re.compile(r"== ([A-Za-z][^=\n]{0,60}?) *={2,}")
+_SECTION_TITLE = re.compile(r"== ([A-Za-z][^=\n]{0,60}?) *={2,}")
+_SCRIPT_TITLES = {"are we in docker", "check pips", "tensorflow import", "cuda libs", "env", "nvidia-smi"}
 _PIP_PACKAGE = re.compile(
     r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:==|[ \t]+)\(?([0-9][^\s(),]*)\)?(?:[ \t]+(?:/|[A-Za-z]:\\)\S.*)?"
 )
-_PYTHON = re.compile(r"(?m)^python version: *([0-9][0-9A-Za-z.+]*)")
-_PYTHON_TUPLE = re.compile(r"\(([0-9]{1,2}), ([0-9]{1,3}), ([0-9]{1,3}), '")
+_PYTHON_VERSION = re.compile(r"(?m)^python version: *([0-9][0-9A-Za-z.+]*)")
+_PYTHON_VERSION_TUPLE = re.compile(r"\(([0-9]{1,2}), ([0-9]{1,3}), ([0-9]{1,3}), '")
 _TF_VERSION = re.compile(r"\btf\.(?:version\.)?VERSION *= *([^\s]+)")
 _LIBRARY_PATH = re.compile(r"(?m)^[ \t>]*LD_LIBRARY_PATH(?:[ \t]+|=)([^\n]*)")
 _IMPORT_ERROR = re.compile(
@@ -30,7 +31,7 @@ _IMPORT_ERROR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class EnvSmi(Parsed):
-    """The nvidia-smi section: the values of a table, or ``failure``, which is a kind of ``smi_failure``."""
+    """The nvidia-smi section: the values of a table, or the ``kind`` of an ``smi_failure`` in ``failure``."""
 
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -66,45 +67,42 @@ class TfEnv(Parsed):
 def parse_tf_env(text: str) -> TfEnv:
     """Parse a ``tf_env.txt``. A repeated section title starts the next run."""
     runs: list[dict[str, list[str]]] = []
-    current: list[str] | None = None
+    current_lines: list[str] | None = None
     for line in clean_lines(text):
-        title = _TITLE.match(unquote(line))
-        if title:
-            name = " ".join(title[1].split()).lower()
+        title_match = _SECTION_TITLE.match(unquote(line))
+        if title_match:
+            name = " ".join(title_match[1].split()).lower()
             if not runs or name in runs[-1]:
                 runs.append({})
-            current = runs[-1].setdefault(name, [])
-        elif current is not None:
-            current.append(line)
-    parsed = tuple(
+            current_lines = runs[-1].setdefault(name, [])
+        elif current_lines is not None:
+            current_lines.append(line)
+    parsed_runs = tuple(
         _make_run({name: "\n".join(lines) for name, lines in sections.items()}) for sections in runs
     )
-    return TfEnv(len(parsed), parsed, () if parsed else ("no '== section ==' titles",))
+    return TfEnv(n_runs=len(parsed_runs), runs=parsed_runs, notes=() if parsed_runs else ("no '== section ==' titles",))
 
 
 def has_tf_env_titles(text: str) -> bool:
     """Return whether ``text`` contains at least two of the script's section titles."""
     titles = {
-        match[1].strip().lower() for line in clean(text).split("\n") if (match := _TITLE.match(unquote(line)))
+        match[1].strip().lower()
+        for line in clean(text).split("\n")
+        if (match := _SECTION_TITLE.match(unquote(line)))
     }
-    return (
-        len(
-            titles & {"are we in docker", "check pips", "tensorflow import", "cuda libs", "env", "nvidia-smi"}
-        )
-        > 1
-    )
+    return len(titles & _SCRIPT_TITLES) > 1
 
 
 def _make_run(sections: Mapping[str, str]) -> EnvRun:
-    imported = sections.get("tensorflow import")
-    version = _TF_VERSION.search(imported or "")
+    import_section = sections.get("tensorflow import")
+    version_match = _TF_VERSION.search(import_section or "")
     return EnvRun(
         python_version=_find_python_version(sections),
         docker=_parse_flag(sections.get("are we in docker"), "yes", "no"),
         pips=_parse_pips(sections.get("check pips", "")),
         virtualenv=_parse_flag(sections.get("check for virtualenv"), "true", "false"),
-        tf_version=version[1] if version else None,
-        tf_import_error=None if imported is None else not version and bool(_IMPORT_ERROR.search(imported)),
+        tf_version=version_match[1] if version_match else None,
+        tf_import_error=None if import_section is None else not version_match and bool(_IMPORT_ERROR.search(import_section)),
         ld_library_path=_find_library_path(sections.get("env", "")),
         nvidia_smi=_parse_smi(sections.get("nvidia-smi")),
         cuda_libs=tuple(
@@ -115,16 +113,16 @@ def _make_run(sections: Mapping[str, str]) -> EnvRun:
 
 def _find_python_version(sections: Mapping[str, str]) -> str | None:
     """Return the version in the Python section, or else in ``sys.version_info``, or else None."""
-    if match := _PYTHON.search(sections.get("check python", "")):
+    if match := _PYTHON_VERSION.search(sections.get("check python", "")):
         return match[1]
-    numbers = _PYTHON_TUPLE.search(sections.get("python version", ""))
+    numbers = _PYTHON_VERSION_TUPLE.search(sections.get("python version", ""))
     return ".".join(numbers.groups()) if numbers else None
 
 
-def _parse_flag(section: str | None, yes: str, no: str) -> bool | None:
-    """Return True if a section starts with the word `yes`, False for `no`, and None for any other text."""
-    tokens = (section or "").lower().split()
-    return tokens[0] == yes if tokens and tokens[0] in (yes, no) else None
+def _parse_flag(section: str | None, true_word: str, false_word: str) -> bool | None:
+    """Return True if a section starts with `true_word`, False for `false_word`, and None for other texts."""
+    words = (section or "").lower().split()
+    return words[0] == true_word if words and words[0] in (true_word, false_word) else None
 
 
 def _parse_pips(section: str) -> dict[str, str]:
@@ -144,6 +142,11 @@ def _parse_smi(section: str | None) -> EnvSmi | None:
     if looks_like_smi_table(section):
         table = parse_smi_table(section)
         names = tuple(gpu.name for gpu in table.gpus)
-        return EnvSmi(table.driver_version, table.cuda_version, names, table.n_processes)
+        return EnvSmi(
+            driver_version=table.driver_version,
+            cuda_version=table.cuda_version,
+            gpus=names,
+            n_processes=table.n_processes,
+        )
     kind = parse_smi_failure(section).kind
     return EnvSmi(failure=kind) if kind else None

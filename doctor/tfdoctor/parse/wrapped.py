@@ -13,12 +13,12 @@ __all__ = ["unwrap"]
 
 _MAX_JSON_CHARS = 16 << 20
 """Longer texts are not parsed as JSON."""
-_MAX_DEPTH = 40
+_MAX_JSON_DEPTH = 40
 _RECORD_KEYS = ("log", "message", "msg", "text", "line")
 """Keys of a log record that can contain a program's output."""
-_QUOTED = re.compile(r'[ \t]*("(?:[^"\\]|\\.)*"),?[ \t]*')
+_JSON_STRING_LINE = re.compile(r'[ \t]*("(?:[^"\\]|\\.)*"),?[ \t]*')
 _BULLET = re.compile(r"[-*+] ")
-_NUMBER = re.compile(r"([0-9]{1,4})[.)] ")
+_LIST_NUMBER = re.compile(r"([0-9]{1,4})[.)] ")
 _INTRODUCTION = re.compile(
     r"^([A-Za-z`'*](?:[^\n|:,.]|\.(?! )){0,100} "
     r"(?:says|said|gave|(?:print|show|give|output|return)(?:s|ed))(?: me| this)?:?)[ \t]+(?=[^\n]{8})",
@@ -49,7 +49,7 @@ def _iter_outputs(value: Any, depth: int) -> Iterator[str]:
 
     The JSON output of tools contains neither, so they are wrapped outputs.
     """
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_JSON_DEPTH:
         return
     if isinstance(value, str):
         if depth == 0 or "\n" in value:
@@ -79,9 +79,9 @@ def _unwrap_records(text: str) -> str:
 
 
 def _unwrap_line(line: str) -> str | None:
-    quoted = _QUOTED.fullmatch(line)
+    string_match = _JSON_STRING_LINE.fullmatch(line)
     try:
-        value = json.loads(quoted[1] if quoted is not None else line)
+        value = json.loads(string_match[1] if string_match is not None else line)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
@@ -97,8 +97,8 @@ def _strip_bullets(text: str) -> str:
         return text
     if all(_BULLET.match(line) for line in items):
         return "\n".join(line[2:] for line in lines)
-    numbers = [_NUMBER.match(line) for line in items]
-    values = [int(match[1]) for match in numbers if match is not None]
-    if len(values) == len(items) and values == list(range(values[0], values[0] + len(values))):
-        return "\n".join(_NUMBER.sub("", line, count=1) for line in lines)
+    number_matches = [_LIST_NUMBER.match(line) for line in items]
+    numbers = [int(match[1]) for match in number_matches if match is not None]
+    if len(numbers) == len(items) and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return "\n".join(_LIST_NUMBER.sub("", line, count=1) for line in lines)
     return text

@@ -1,7 +1,7 @@
 # Answers requests about the container that it runs in: files, environment, commands. It reads one JSON object
-# per line from standard input, prints one per line, and ends at the end of its input. Standard library only;
-# runs on Python 2.7 and 3.5 to 3.14. It writes only the payloads that it receives, to a temporary folder in
-# the container.
+# per line from standard input, prints one response per line, and ends at the end of its input. Standard library
+# only; runs on Python 2.7 and 3.5 to 3.14. It writes only the payloads that it receives, to a temporary folder
+# in the container.
 from __future__ import print_function
 
 import sys
@@ -22,15 +22,15 @@ import time
 
 MARKER = "tfdoctor-payload:"
 MAX_OUTPUT_BYTES = 4 << 20
-RUNNING = {}
-LOCK = threading.Lock()
+RUNNING_PROCESSES = {}
+STATE_LOCK = threading.Lock()
 
 
 # Names are bytes, so that the container's locale (usually none) does not limit which files can be requested.
 if sys.version_info[0] == 2:
-    ENVIRON, cwd, DECODE_ERRORS = os.environ, os.getcwd, "replace"
+    ENVIRON, get_cwd, DECODE_ERRORS = os.environ, os.getcwd, "replace"
 else:
-    ENVIRON, cwd, DECODE_ERRORS = os.environb, os.getcwdb, "surrogateescape"
+    ENVIRON, get_cwd, DECODE_ERRORS = os.environb, os.getcwdb, "surrogateescape"
 
 
 def encode_base64(data):
@@ -53,7 +53,7 @@ def op_hello(request):
     uname = os.uname()
     return {
         "env": dict((to_text(name), to_text(value)) for name, value in ENVIRON.items()),
-        "cwd": to_text(cwd()),
+        "cwd": to_text(get_cwd()),
         "platform": {
             "system": uname[0],
             "machine": uname[4],
@@ -123,50 +123,50 @@ def op_put(request):
 
 
 def op_run(request):
-    """Run a command with a time limit for its process group. Return its output and status, or an errno."""
+    """Run a command, at most for the given time. Return its output and status, or an errno."""
     env = dict(ENVIRON)
     for name in request.get("unset", []):
         env.pop(to_bytes(name), None)
     env.update((to_bytes(key), to_bytes(value)) for key, value in request.get("env", {}).items())
     started = time.time()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as stdin:
+    with tempfile.TemporaryFile() as stdout_file, tempfile.TemporaryFile() as stderr_file, open(os.devnull, "rb") as null_device:
         try:
             process = subprocess.Popen(
                 [to_bytes(argument) for argument in request["argv"]],
-                stdin=stdin,
-                stdout=out,
-                stderr=err,
+                stdin=null_device,
+                stdout=stdout_file,
+                stderr=stderr_file,
                 env=env,
                 preexec_fn=os.setsid,
             )
         except OSError as error:
             return {"failure": error.errno, "detail": error.strerror or "", "seconds": time.time() - started}
-        with LOCK:
-            RUNNING[process.pid] = process
+        with STATE_LOCK:
+            RUNNING_PROCESSES[process.pid] = process
         timed_out = False
-        pause = 0.005
+        pause_s = 0.005
         while process.poll() is None:
             if time.time() - started > request["timeout"]:
                 timed_out = True
-                kill(process.pid)
+                kill_process_group(process.pid)
                 process.wait()
                 break
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.1)
-        with LOCK:
-            RUNNING.pop(process.pid, None)
-        out.seek(0)
-        err.seek(0)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.1)
+        with STATE_LOCK:
+            RUNNING_PROCESSES.pop(process.pid, None)
+        stdout_file.seek(0)
+        stderr_file.seek(0)
         return {
             "status": process.returncode,
             "timed_out": timed_out,
-            "stdout": encode_base64(out.read(MAX_OUTPUT_BYTES)),
-            "stderr": encode_base64(err.read(MAX_OUTPUT_BYTES)),
+            "stdout": encode_base64(stdout_file.read(MAX_OUTPUT_BYTES)),
+            "stderr": encode_base64(stderr_file.read(MAX_OUTPUT_BYTES)),
             "seconds": time.time() - started,
         }
 
 
-def kill(pid):
+def kill_process_group(pid):
     """Kill the process group of a command, if it still exists."""
     try:
         os.killpg(pid, signal.SIGKILL)
@@ -186,7 +186,7 @@ OPERATIONS = {
 
 
 def handle_request(request):
-    """Handle a request and print the response. For an error it has `errno` (5 is EIO) and `strerror`."""
+    """Handle a request and print the response. If it failed, that has `errno` (5 is EIO) and `strerror`."""
     request_id = request["id"]
     try:
         line = json.dumps(dict(OPERATIONS[request["op"]](request), id=request_id))
@@ -194,7 +194,7 @@ def handle_request(request):
         line = json.dumps({"id": request_id, "errno": error.errno or 5, "strerror": error.strerror or str(error)})
     except Exception as error:
         line = json.dumps({"id": request_id, "errno": 5, "strerror": "%s: %r" % (type(error).__name__, error)})
-    with LOCK:
+    with STATE_LOCK:
         sys.stdout.write(MARKER + line + "\n")
         sys.stdout.flush()
 
@@ -206,8 +206,8 @@ def main():
             break
         request = json.loads(line)
         threading.Thread(target=handle_request, args=(request,)).start()
-    for pid in list(RUNNING):
-        kill(pid)
+    for pid in list(RUNNING_PROCESSES):
+        kill_process_group(pid)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def print_facts(**facts):
 
 
 def list_gpus(tf):
-    """Return the names of the GPUs. Releases without list_physical_devices create the devices for that."""
+    """Return the names of the GPUs. Releases without list_physical_devices must create the devices first."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, "list_physical_devices"):
@@ -56,14 +56,13 @@ def compute_product(tf, device, matrix):
         with tf.device(device):
             tensor = tf.constant(matrix)
             return tf.matmul(tensor, tensor).numpy()
-    v1 = getattr(tf, "compat", None)
-    v1 = getattr(v1, "v1", None) or tf
+    v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
     with v1.Graph().as_default():
         with v1.device(device):
             tensor = v1.placeholder("float32", matrix.shape)  # a constant would be folded on the CPU
             squared = v1.matmul(tensor, tensor)
-        options = v1.GPUOptions(allow_growth=True)
-        config = v1.ConfigProto(gpu_options=options, allow_soft_placement=False)
+        gpu_options = v1.GPUOptions(allow_growth=True)
+        config = v1.ConfigProto(gpu_options=gpu_options, allow_soft_placement=False)
         with v1.Session(config=config) as session:
             return session.run(squared, {tensor: matrix})
 
@@ -75,7 +74,7 @@ def initialize_devices(tf):
             tf.constant(0.0)
 
 
-def compute(tf, index):
+def check_product(tf, index):
     """Compare a matrix product on a GPU with numpy's. Return "GPU:N ok" or "GPU:N failed: ..."."""
     import numpy
 
@@ -117,14 +116,14 @@ def main():
             print_facts(computing=0)
             initialize_devices(tf)
     except Exception as error:
-        text = "%s: %s" % (type(error).__name__, str(error)[:300])
-        results = ["GPU:%d failed: %s" % (index, text) for index in range(len(devices))]
+        message = "%s: %s" % (type(error).__name__, str(error)[:300])
+        results = ["GPU:%d failed: %s" % (index, message) for index in range(len(devices))]
         print_facts(computed=results, computing=None, total_seconds=time.time() - started)
         return
     for index in range(len(devices)):
         print_facts(computing=index)
         try:
-            results.append(compute(tf, index))
+            results.append(check_product(tf, index))
         except Exception as error:
             results.append("GPU:%d failed: %s: %s" % (index, type(error).__name__, str(error)[:300]))
         print_facts(computed=results, computing=None, total_seconds=time.time() - started)

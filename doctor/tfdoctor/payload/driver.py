@@ -1,7 +1,7 @@
-# Queries libcuda.so.1 and libnvidia-ml.so.1, loaded by this process's own loader as TensorFlow would load
-# them. Standard library only; runs on Python 2.7 and 3.5 to 3.14. It computes nothing and creates no context,
-# so it takes no GPU memory. Arguments: the name or path of each of the two libraries ("-" to skip one), then
-# the environment variables to set first, as JSON (null: unset), whatever this Python's startup did to them.
+# Queries libcuda.so.1 and libnvidia-ml.so.1. The loader of this process loads them, as it would for TensorFlow.
+# Standard library only; runs on Python 2.7 and 3.5 to 3.14. It computes nothing and creates no context, so it
+# takes no GPU memory. Arguments: the name or path of each of the two libraries ("-" to skip one), then a JSON
+# object of environment variables to set first (null: unset), because this Python's startup may have changed them.
 from __future__ import print_function
 
 import sys
@@ -22,7 +22,7 @@ MAX_DEVICES = 256  # a larger count can only come from a faulty library
 CLOCK_RATE, MULTIPROCESSOR_COUNT, MAJOR, MINOR = 13, 16, 75, 76  # CUdevice_attribute
 
 
-def text(value):
+def decode(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -39,7 +39,7 @@ def find_mapped_library(fragment):
     return None
 
 
-def load(name):
+def load_library(name):
     """Load a library. Return it and "", or None and the loader's error."""
     try:
         return ctypes.CDLL(name), ""
@@ -47,9 +47,9 @@ def load(name):
         return None, str(error)
 
 
-def find_function(library, *choices):
+def find_function(library, *names):
     """Return the first of the named functions that a library exports; None if it exports none of them."""
-    for name in choices:
+    for name in names:
         try:
             return getattr(library, name)
         except AttributeError:
@@ -61,15 +61,15 @@ def query_attribute(library, device, number, facts):
     """Return an attribute of a device. If the query fails, return None and store the error in `facts`."""
     query = find_function(library, "cuDeviceGetAttribute")
     value = ctypes.c_int(0)
-    status = query(ctypes.byref(value), number, device) if query is not None else -1
+    status = query(ctypes.byref(value), number, device) if query is not None else -1  # -1: no such function
     if status:
         facts["attribute_error"] = status
         return None
     return value.value
 
 
-def format_uuid(raw):
-    digits = "".join("%02x" % byte for byte in bytearray(raw))
+def format_uuid(uuid_bytes):
+    digits = "".join("%02x" % byte for byte in bytearray(uuid_bytes))
     return "GPU-%s-%s-%s-%s-%s" % (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
 
 
@@ -83,14 +83,14 @@ def describe_cuda_device(library, ordinal):
     buffer = ctypes.create_string_buffer(256)
     query = find_function(library, "cuDeviceGetName")
     if query is not None and not query(buffer, 255, device):
-        facts["name"] = text(buffer.value)
+        facts["name"] = decode(buffer.value)
     query = find_function(library, "cuDeviceGetPCIBusId")
     if query is not None and not query(buffer, 255, device):
-        facts["pci_bus_id"] = text(buffer.value).lower()
-    raw = (ctypes.c_ubyte * 16)()
+        facts["pci_bus_id"] = decode(buffer.value).lower()
+    uuid_bytes = (ctypes.c_ubyte * 16)()
     query = find_function(library, "cuDeviceGetUuid_v2", "cuDeviceGetUuid")
-    if query is not None and not query(ctypes.byref(raw), device):
-        facts["uuid"] = format_uuid(raw)
+    if query is not None and not query(ctypes.byref(uuid_bytes), device):
+        facts["uuid"] = format_uuid(uuid_bytes)
     total = ctypes.c_size_t(0)
     query = find_function(library, "cuDeviceTotalMem_v2", "cuDeviceTotalMem")
     if query is not None and not query(ctypes.byref(total), device):
@@ -118,10 +118,10 @@ def list_inaccessible_nodes():
     return [path for path in paths if not os.path.isdir(path) and not os.access(path, os.R_OK | os.W_OK)][:32]
 
 
-def list_refused_nodes(closed):
+def list_refused_nodes(inaccessible_nodes):
     """Return the device nodes that the kernel refuses to open (EPERM) although their permissions allow it.
 
-    A cgroup can do that. This opens the nodes, so call it only after cuInit, which opens them too, has failed.
+    A cgroup can cause that. Call this only after cuInit has failed, because it opens the nodes, as cuInit does.
     """
     refused = []
     try:
@@ -130,7 +130,7 @@ def list_refused_nodes(closed):
         return []
     for name in names:
         path = "/dev/" + name
-        if not re.match(r"nvidia(\d+|ctl|-uvm)$", name) or path in closed:
+        if not re.match(r"nvidia(\d+|ctl|-uvm)$", name) or path in inaccessible_nodes:
             continue
         try:
             os.close(os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0)))
@@ -143,7 +143,7 @@ def list_refused_nodes(closed):
 def describe_cuda(name):
     """Return the facts about libcuda and its devices."""
     facts = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_inaccessible_nodes()}
-    library, facts["error"] = load(name)
+    library, facts["error"] = load_library(name)
     if library is None:
         return facts
     facts["loaded"] = True
@@ -160,7 +160,7 @@ def describe_cuda(name):
     if result and error_name is not None:
         pointer = ctypes.c_char_p()
         if not error_name(result, ctypes.byref(pointer)) and pointer.value:
-            facts["init_name"] = text(pointer.value)
+            facts["init_name"] = decode(pointer.value)
     version = ctypes.c_int(0)
     query = find_function(library, "cuDriverGetVersion")
     if query is not None and not query(ctypes.byref(version)):
@@ -170,7 +170,7 @@ def describe_cuda(name):
         return facts
     count = ctypes.c_int(0)
     query = find_function(library, "cuDeviceGetCount")
-    status = query(ctypes.byref(count)) if query is not None else -1
+    status = query(ctypes.byref(count)) if query is not None else -1  # -1: no such function
     if status:
         facts["count_error"] = status
         return facts
@@ -179,11 +179,11 @@ def describe_cuda(name):
     return facts
 
 
-class Memory(ctypes.Structure):
+class NvmlMemory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
-class PciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
+class NvmlPciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
     _fields_ = [
         ("busIdLegacy", ctypes.c_char * 16),
         ("domain", ctypes.c_uint),
@@ -206,13 +206,13 @@ def describe_nvml_device(library, index):
     for key, symbol in (("name", "nvmlDeviceGetName"), ("uuid", "nvmlDeviceGetUUID")):
         query = find_function(library, symbol)
         if query is not None and not query(handle, buffer, ctypes.c_uint(255)):
-            facts[key] = text(buffer.value)
-    memory = Memory()
+            facts[key] = decode(buffer.value)
+    memory = NvmlMemory()
     query = find_function(library, "nvmlDeviceGetMemoryInfo")
     if query is not None and not query(handle, ctypes.byref(memory)):
         facts["memory_total_mib"] = int(memory.total >> 20)
         facts["memory_used_mib"] = int(memory.used >> 20)
-    pci = PciInfo()
+    pci = NvmlPciInfo()
     query = find_function(library, "nvmlDeviceGetPciInfo_v3")
     if query is not None and not query(handle, ctypes.byref(pci)):
         facts["pci_bus_id"] = "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
@@ -222,7 +222,7 @@ def describe_nvml_device(library, index):
 def describe_nvml(name):
     """Return the facts about NVML and its devices."""
     facts = {"loaded": False, "error": "", "devices": []}
-    library, facts["error"] = load(name)
+    library, facts["error"] = load_library(name)
     if library is None:
         return facts
     facts["loaded"] = True
@@ -233,14 +233,14 @@ def describe_nvml(name):
         return facts
     result = init()
     facts["init"] = result
-    describe = find_function(library, "nvmlErrorString")
-    if result and describe is not None:
-        describe.restype = ctypes.c_char_p
-        facts["init_error"] = text(describe(result) or b"")
+    get_error_text = find_function(library, "nvmlErrorString")
+    if result and get_error_text is not None:
+        get_error_text.restype = ctypes.c_char_p
+        facts["init_error"] = decode(get_error_text(result) or b"")
     buffer = ctypes.create_string_buffer(256)
     query = find_function(library, "nvmlSystemGetDriverVersion")
     if query is not None and not query(buffer, ctypes.c_uint(255)):
-        facts["driver_version"] = text(buffer.value)
+        facts["driver_version"] = decode(buffer.value)
     if result:
         return facts
     count = ctypes.c_uint(0)

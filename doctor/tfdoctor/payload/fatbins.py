@@ -30,10 +30,12 @@ MAX_OBJECTS = 4096
 MIN_OBJECT_BYTES = 1 << 16  # smaller files contain no kernels of TensorFlow
 FAT_MAGIC = struct.pack("<I", 0xBA55ED50)
 PTX, CUBIN = 1, 2
-LZ4 = 0x2000  # flag of a compressed payload
-TARGET = re.compile(br"\.target\s+sm_\d+([af]?)")
-ISA = re.compile(br"\.version\s+(\d{1,2}\.\d{1,2})\s")
-CODE = re.compile(br"\.(?!version|target|address_size)[a-z]")
+LZ4_FLAG = 0x2000  # of a compressed payload
+PTX_TARGET_PATTERN = re.compile(br"\.target\s+sm_\d+([af]?)")
+# The version of the PTX instruction set.
+PTX_VERSION_PATTERN = re.compile(br"\.version\s+(\d{1,2}\.\d{1,2})\s")
+# Any directive after those of the header.
+PTX_CODE_PATTERN = re.compile(br"\.(?!version|target|address_size)[a-z]")
 
 
 def count_fat_binaries(data):
@@ -62,12 +64,12 @@ def iter_fat_binaries(data):
     while offset >= 0:
         next_offset = offset + 4
         if offset + 16 <= len(data):
-            version, header, size = struct.unpack("<HHQ", data[offset + 4 : offset + 16])
-            if version == 1 and header == 16 and offset + 16 + size <= len(data):
-                entries = _parse_entries(data, offset + 16, offset + 16 + size)
+            version, header_size, entries_size = struct.unpack("<HHQ", data[offset + 4 : offset + 16])
+            if version == 1 and header_size == 16 and offset + 16 + entries_size <= len(data):
+                entries = _parse_entries(data, offset + 16, offset + 16 + entries_size)
                 if entries is not None:
                     yield entries
-                    next_offset = offset + 16 + size
+                    next_offset = offset + 16 + entries_size
         offset = data.find(FAT_MAGIC, next_offset)
 
 
@@ -76,51 +78,52 @@ def format_architectures(entries):
 
     If no PTX module has code, the cubins have none either, because they were compiled from the same source.
     """
-    texts = [isa for kind, _, isa in entries if kind == PTX]
-    if texts and all(isa is None for isa in texts):
+    isa_versions = [isa for kind, _, isa in entries if kind == PTX]
+    if isa_versions and all(isa is None for isa in isa_versions):
         return ""
-    code = sorted(set(name for kind, name, _ in entries if kind == CUBIN))
+    cubins = sorted(set(name for kind, name, _ in entries if kind == CUBIN))
     ptx = sorted(set(name + (":" + isa if isa else "") for kind, name, isa in entries if kind == PTX and isa is not None))
-    return ",".join(code) + "|" + ",".join(ptx) if code or ptx else ""
+    return ",".join(cubins) + "|" + ",".join(ptx) if cubins or ptx else ""
 
 
 def _parse_entries(data, offset, end):
     """Return the entries between two offsets, up to the first invalid one; None if that is the first one."""
     entries = []
     while offset + 64 <= end:
-        kind, _, header, size = struct.unpack("<HHIQ", data[offset : offset + 16])
-        packed, _, _, _, arch = struct.unpack("<IIHHI", data[offset + 16 : offset + 32])
+        kind, _, header_size, payload_size = struct.unpack("<HHIQ", data[offset : offset + 16])
+        packed_size, _, _, _, architecture = struct.unpack("<IIHHI", data[offset + 16 : offset + 32])
         flags = struct.unpack("<Q", data[offset + 40 : offset + 48])[0]
         # The magic number can occur by chance, so implausible values end the list.
         if (
             kind not in (PTX, CUBIN)
-            or not 48 <= header <= 4096
-            or offset + header + size > end
-            or not 10 <= arch <= 999
+            or not 48 <= header_size <= 4096
+            or offset + header_size + payload_size > end
+            or not 10 <= architecture <= 999
         ):
             return entries or None
-        name, isa = str(arch), ""
+        name, isa = str(architecture), ""
         if kind == PTX:
             # The header has only the number. The letter in the text (sm_90a) limits the PTX to one architecture.
-            letter, isa = _parse_module(data[offset + header : offset + header + min(size, 4096)], packed, flags)
+            start = offset + header_size
+            letter, isa = _parse_module(data[start : start + min(payload_size, 4096)], packed_size, flags)
             name += letter
         entries.append((kind, name, isa))
-        offset += header + size
+        offset += header_size + payload_size
     return entries
 
 
-def _parse_module(payload, packed, flags):
-    """Return the letter of `.target sm_90a` and the `.version` of a PTX module; "" if they are unreadable.
+def _parse_module(payload, packed_size, flags):
+    """Return the letter in `.target sm_90a` and the `.version` of a PTX module; "" if it is unreadable.
 
     The version is None if the module contains no code, because no program ever loads it.
     """
     text, max_bytes = payload, 1024  # the directives are at the beginning
-    if flags & LZ4:
-        text = decompress_prefix(payload[: packed or len(payload)], max_bytes)
-    target, isa = TARGET.search(text), ISA.search(text)
-    if target and isa and len(text) < max_bytes and not CODE.search(text):
-        return target.group(1).decode(), None
-    return (target.group(1).decode() if target else ""), (isa.group(1).decode() if isa else "")
+    if flags & LZ4_FLAG:
+        text = decompress_prefix(payload[: packed_size or len(payload)], max_bytes)
+    target_match, isa_match = PTX_TARGET_PATTERN.search(text), PTX_VERSION_PATTERN.search(text)
+    if target_match and isa_match and len(text) < max_bytes and not PTX_CODE_PATTERN.search(text):
+        return target_match.group(1).decode(), None
+    return (target_match.group(1).decode() if target_match else ""), (isa_match.group(1).decode() if isa_match else "")
 
 
 def decompress_prefix(block, limit):
@@ -132,17 +135,17 @@ def decompress_prefix(block, limit):
         while position < len(block) and len(out) < limit:
             token = block[position]
             position += 1
-            literal, position = _read_lz4_length(block, position, token >> 4)
-            out += block[position : position + literal]
-            position += literal
+            literal_length, position = _read_lz4_length(block, position, token >> 4)
+            out += block[position : position + literal_length]
+            position += literal_length
             if position >= len(block):
                 break
             distance = block[position] | block[position + 1] << 8
             position += 2
-            match, position = _read_lz4_length(block, position, token & 15)
+            match_length, position = _read_lz4_length(block, position, token & 15)
             if not 0 < distance <= len(out):
                 break
-            for _ in range(match + 4):
+            for _ in range(match_length + 4):  # a match has at least 4 bytes
                 out.append(out[-distance])
     except IndexError:
         pass
@@ -174,24 +177,24 @@ def list_objects(path):
 
 
 def main():
-    counts, file_count, failed = Counter(), 0, []
-    paths = sorted(set(os.path.realpath(object_path) for path in sys.argv[1:] for object_path in list_objects(path)))
-    for name in paths[:MAX_OBJECTS]:
+    counts, file_count, errors = Counter(), 0, []
+    paths = sorted(set(os.path.realpath(path) for argument in sys.argv[1:] for path in list_objects(argument)))
+    for path in paths[:MAX_OBJECTS]:
         try:
-            if os.path.getsize(name) < MIN_OBJECT_BYTES:
+            if os.path.getsize(path) < MIN_OBJECT_BYTES:
                 continue
-            with open(name, "rb") as stream:
+            with open(path, "rb") as stream:
                 view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
                 try:
-                    file_counts = Counter(name for name in map(format_architectures, iter_fat_binaries(view)) if name)
+                    file_counts = Counter(text for text in map(format_architectures, iter_fat_binaries(view)) if text)
                 finally:
                     view.close()
         except (IOError, OSError, ValueError) as error:
-            failed.append("%s: %s" % (name, error))
+            errors.append("%s: %s" % (path, error))
             continue
         file_count += 1
         counts.update(file_counts)
-    print(MARKER + json.dumps({"binaries": counts, "files": file_count, "failed": failed[:8]}))
+    print(MARKER + json.dumps({"binaries": counts, "files": file_count, "failed": errors[:8]}))
     sys.stdout.flush()
 
 

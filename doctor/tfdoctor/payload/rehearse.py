@@ -1,7 +1,7 @@
-# Tests the part of TensorFlow's import that concerns other packages: imports the modules that TensorFlow
-# imports from them, and no module of TensorFlow itself or of the working directory. It prints a line before
-# and after each module, so that a crash can be attributed to one. Writes no file. Runs on Python 2.7 and 3.5
-# to 3.14.
+# Tests the part of TensorFlow's import that concerns other packages. It imports the modules of these packages
+# that TensorFlow imports, and no module of TensorFlow itself or of the working directory. It prints a line before
+# and after each module, so that a crash can be attributed to a module. It writes no file. Runs on Python 2.7 and
+# 3.5 to 3.14.
 from __future__ import print_function
 
 import sys
@@ -9,8 +9,8 @@ import sys
 MODULES_AT_START = set(sys.modules)
 
 # The script's own folder, which contains rehearse_keras, comes first unless Python runs in safe mode.
-_SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
-if _SAFE:
+_IS_SAFE_PATH = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
+if _IS_SAFE_PATH:
     sys.path.insert(0, __file__.rpartition("/")[0])
 
 from rehearse_keras import install_stand_in
@@ -22,8 +22,8 @@ import os
 import traceback
 
 # Forget modules that a program would not have imported yet, so that the rehearsal imports them again.
-for loaded in set(sys.modules) - MODULES_AT_START:
-    del sys.modules[loaded]
+for loaded_name in set(sys.modules) - MODULES_AT_START:
+    del sys.modules[loaded_name]
 
 MARKER = "tfdoctor-payload:"
 OUTPUT = sys.stdout
@@ -43,14 +43,10 @@ def list_traceback_files():
     This script and Python's import system are omitted.
     """
     paths = []
-    for entry in traceback.extract_tb(sys.exc_info()[2])[-MAX_FRAMES:]:
-        if (
-            not entry[0].startswith("<")
-            and entry[0] != __file__
-            and not entry[0].endswith("importlib/__init__.py")
-        ):
-            if not paths or paths[-1] != entry[0]:
-                paths.append(entry[0])
+    for path, _, _, _ in traceback.extract_tb(sys.exc_info()[2])[-MAX_FRAMES:]:
+        if not path.startswith("<") and path != __file__ and not path.endswith("importlib/__init__.py"):
+            if not paths or paths[-1] != path:
+                paths.append(path)
     return paths
 
 
@@ -76,10 +72,11 @@ def find_missing_module(error):
             innermost = innermost.tb_next
         # For "a.b" the message names only "b" if "a" exists. Ignore it then, because "b" alone is misleading.
         if innermost.tb_frame.f_code is load.__code__:
-            requested = [innermost.tb_frame.f_locals["name"]]
+            requested_modules = [innermost.tb_frame.f_locals["name"]]
         else:
-            requested = (traceback.extract_tb(innermost)[-1][3] or "").replace(",", " ").split()
-        if any((module + ".").startswith(name + ".") for module in requested):
+            _, _, _, source_line = traceback.extract_tb(innermost)[-1]
+            requested_modules = (source_line or "").replace(",", " ").split()
+        if any((module + ".").startswith(name + ".") for module in requested_modules):
             return name
     return None
 
@@ -111,9 +108,9 @@ def access_attribute(name, chain):
         try:
             load(name + "." + first)
         except ImportError as error:
-            inner = getattr(error, "name", None)
-            if inner is not None and inner != name + "." + first:
-                raise
+            missing_name = getattr(error, "name", None)
+            if missing_name is not None and missing_name != name + "." + first:
+                raise  # the submodule exists, but one of its own imports failed
     value = getattr(value, first)
     for part in others.split(".") if others else ():
         value = getattr(value, part)
@@ -129,7 +126,7 @@ def get_module_path(name):
 
 
 def rehearse(name, chains):
-    """Import a module and access its attributes. Return the facts about the error; {} if there was none."""
+    """Import a module and access its attributes. Return the facts about the error, or {}."""
     try:
         load(name)
         for chain in chains:

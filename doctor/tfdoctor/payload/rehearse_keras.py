@@ -1,14 +1,16 @@
-# Part of rehearse.py: a stand-in for TensorFlow, with which Keras can be imported without it.
+# Part of rehearse.py: a stand-in for TensorFlow, so that Keras can be imported without TensorFlow.
 #
-# Keras imports TensorFlow, but a rehearsal must not. During its import Keras uses TensorFlow's names only as
-# base classes, decorators, and functions whose results do not matter. Here they are instances of Anything.
+# Keras imports TensorFlow, but a rehearsal must not. During its import, Keras uses TensorFlow's names only as
+# base classes, decorators, and functions whose results do not matter. Here all names are instances of Anything.
 import os
 import re
 import sys
 import types
 
-DECORATED = (types.FunctionType, type, property, staticmethod, classmethod)
-SPECIAL = ("__internal__", "__operators__")  # names of TensorFlow that look like Python's special names
+DECORATED_TYPES = (types.FunctionType, type, property, staticmethod, classmethod)
+SPECIAL_TENSORFLOW_NAMES = ("__internal__", "__operators__")  # names of TensorFlow that look like Python's special names
+# Code that defines names dynamically.
+DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")
 UNUSABLE_FOLDER = os.path.join(os.devnull, "keras")
 
 
@@ -19,25 +21,29 @@ class Anything(object):
     """
 
     __bases__ = ()
-    __class__ = property(lambda self: type)
+    __class__ = property(lambda self: type)  # so that isinstance(stand_in, type) is true
 
     def __getattr__(self, name):
-        if name.startswith("__") and name not in SPECIAL:
+        if name.startswith("__") and name not in SPECIAL_TENSORFLOW_NAMES:
             raise AttributeError(name)
         if name == "unwrap":  # tf.__internal__.decorator.unwrap: (decorators, what they decorate)
             return lambda decorated: ([], decorated)
-        value = Wrapper if name == "TFModuleWrapper" else Anything()
+        value = ModuleWrapper if name == "TFModuleWrapper" else Anything()
         self.__dict__[name] = value
         return value
 
     def __call__(self, *args, **options):
+        """Return the last argument if it can be a decorated object; otherwise this stand-in."""
         last = args[-1] if args else None
-        return last if isinstance(last, DECORATED) and type(last) is not Anything else self
+        return last if isinstance(last, DECORATED_TYPES) and type(last) is not Anything else self
 
     def __mro_entries__(self, bases):
-        classes = [base for base in bases if type(base) is not Anything]
+        """Return StandInBase for the last stand-in in `bases`, unless another base inherits it; else ()."""
+        real_bases = [base for base in bases if type(base) is not Anything]
         stand_ins = [base for base in bases if type(base) is Anything]
-        return () if self is not stand_ins[-1] or any(issubclass(cls, StandInBase) for cls in classes) else (StandInBase,)
+        if self is not stand_ins[-1] or any(issubclass(base, StandInBase) for base in real_bases):
+            return ()
+        return (StandInBase,)
 
     def __instancecheck__(self, other):
         return False
@@ -58,7 +64,7 @@ class Anything(object):
     def __float__(self):
         return 0.0
 
-    def __itself(self, *others):
+    def __return_self(self, *others):
         return self
 
     def __setitem__(self, key, value):
@@ -67,16 +73,16 @@ class Anything(object):
     def __exit__(self, *error):
         return False
 
-    def __less(self, other):
+    def __return_false(self, other):
         return False
 
-    __getitem__ = __enter__ = __neg__ = __itself
-    __or__ = __ror__ = __and__ = __rand__ = __add__ = __radd__ = __mul__ = __rmul__ = __itself
-    __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __itself
-    __lt__ = __gt__ = __le__ = __ge__ = __less
+    __getitem__ = __enter__ = __neg__ = __return_self
+    __or__ = __ror__ = __and__ = __rand__ = __add__ = __radd__ = __mul__ = __rmul__ = __return_self
+    __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __return_self
+    __lt__ = __gt__ = __le__ = __ge__ = __return_false
 
 
-class Wrapper(object):
+class ModuleWrapper(object):
     """A stand-in for TensorFlow's module wrapper, which Keras uses. It returns the wrapped module."""
 
     def __new__(cls, module, *args, **options):
@@ -94,9 +100,6 @@ class StandInBase(object):
 
     def __getattr__(self, name):
         return Anything.__getattr__(self, name)
-
-
-DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # code that defines names dynamically
 
 
 class StandInModule(types.ModuleType):
@@ -122,21 +125,21 @@ def is_name_missing(module_path, name):
     path = os.path.join(module_path, "__init__.py") if os.path.isdir(module_path) else module_path
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
+            source = file.read()
     except (OSError, ValueError):
         return False
-    if any(phrase in text for phrase in DYNAMIC_NAME_PHRASES):
+    if any(phrase in source for phrase in DYNAMIC_NAME_PHRASES):
         return False
-    return re.search(r"\b%s\b" % re.escape(name), text) is None
+    return re.search(r"\b%s\b" % re.escape(name), source) is None
 
 
 def find_module_path(folder, name):
     """Return the file or folder of the module `name` in a folder; None if there is none."""
     try:
-        names = os.listdir(folder)
+        entries = os.listdir(folder)
     except OSError:
         return None
-    matches = [entry for entry in names if entry.partition(".")[0] == name]
+    matches = [entry for entry in entries if entry.partition(".")[0] == name]
     matches.sort(key=lambda entry: (entry != name, entry != name + ".py"))
     return os.path.join(folder, matches[0]) if matches else None
 

@@ -13,10 +13,10 @@
 #   bench     {"time", "devices", "workloads", "dtypes", "sizes"}: the seconds in all, and the work to time
 #
 # It prints a line for each result as soon as it is known, so that a crash or a hang loses only later results.
-# It decides only whether results are right.
+# Of each result it decides only whether it is right.
 #
 # Computations run in a Session, which every TensorFlow supports, so that one implementation is enough. Inputs
-# are fed, because TensorFlow would compute with constants on the CPU (constant folding).
+# are fed: with constants, TensorFlow would compute the result on the CPU (constant folding).
 #
 # Its parts, stages_*.py, must be in the same folder.
 import sys

@@ -18,8 +18,10 @@ ROUNDS = 8
 MAX_SAMPLES = 400  # samples (timed calls) for a piece of work in all rounds
 MIN_SAMPLES = 12  # a precise result has at least this number of samples per two rounds
 MIN_ROUNDS = 6  # for a precise result, because the machine's speed changes between rounds
-WARM_UP_SHARE, EAGER_WARM_UP_SHARE = 0.5, 0.8  # no first call starts after this share of the budget: in sessions, eagerly
+# No first call starts after this share of the budget, in sessions and eagerly.
+WARM_UP_SHARE, EAGER_WARM_UP_SHARE = 0.5, 0.8
 MAX_RELATIVE_ERROR = 0.01  # half the width of the median's confidence interval, as a share of the median
+clock = getattr(time, "perf_counter", time.time)
 TICKS_PER_S = 100.0  # units of /proc/stat per second
 # Lines in TensorFlow's log about compilation and about connections between devices.
 RELEVANT_LOG_LINE = re.compile(
@@ -64,10 +66,12 @@ class TimedWork(object):
     """A piece of work that is timed."""
 
     def __init__(self, facts, call):
-        self.facts, self.call, self.ready = facts, call, None
+        self.facts, self.call = facts, call
+        self.initialize = None  # the function that initialises the variables, if there are any
         self.seconds, self.first_seconds, self.skip_reason, self.log_text = [], None, "", ""
-        self.rounds = []  # number of samples in each round
-        self.busy, self.spent, self.others = 0.0, 0.0, None
+        self.sample_counts = []  # for each round
+        # The CPU time that other processes used and that all processors have, and the share of other processes.
+        self.other_cpu_seconds, self.available_cpu_seconds, self.other_share = 0.0, 0.0, None
         self.is_quiet = self.is_smallest = False
 
     def report(self):
@@ -75,9 +79,9 @@ class TimedWork(object):
         if self.is_quiet:
             return
         line = dict(self.facts, samples=[float("%.6g" % seconds) for seconds in self.seconds], first=self.first_seconds)
-        line["rounds"] = self.rounds
-        if self.others is not None:
-            line["others"] = round(self.others, 3)
+        line["rounds"] = self.sample_counts
+        if self.other_share is not None:
+            line["others"] = round(self.other_share, 3)
         if self.skip_reason:
             line["left_out"] = self.skip_reason
         if self.log_text:
@@ -95,34 +99,35 @@ class LogCapture(object):
         self.text = ""
 
     def __enter__(self):
-        self.saved_descriptor = self.file = None
+        self.stderr_copy = self.file = None
         try:
             self.file = tempfile.TemporaryFile()
-            self.saved_descriptor = os.dup(2)
+            self.stderr_copy = os.dup(2)
             os.dup2(self.file.fileno(), 2)
         except (IOError, OSError):
             pass
         return self
 
     def __exit__(self, *_):
-        if self.saved_descriptor is not None:
-            os.dup2(self.saved_descriptor, 2)
+        if self.stderr_copy is not None:
+            os.dup2(self.stderr_copy, 2)
             self.file.seek(0)
-            logged = self.file.read()
+            log_bytes = self.file.read()
             try:
-                os.write(self.saved_descriptor, logged)
+                os.write(self.stderr_copy, log_bytes)
             except OSError:
                 pass
-            os.close(self.saved_descriptor)
-            matching = [line for line in logged.decode("utf-8", "replace").splitlines() if RELEVANT_LOG_LINE.search(line)]
-            self.text = "\n".join(matching)[:MAX_ERROR_CHARS]
+            os.close(self.stderr_copy)
+            lines = log_bytes.decode("utf-8", "replace").splitlines()
+            relevant_lines = [line for line in lines if RELEVANT_LOG_LINE.search(line)]
+            self.text = "\n".join(relevant_lines)[:MAX_ERROR_CHARS]
         if self.file is not None:
             self.file.close()
 
 
 def do_bench(run):
     """Time the requested work on the requested devices, and return a summary and {}."""
-    request = run.options.get("bench") or {}
+    request = run.request.get("bench") or {}
     budget = float(request.get("time") or 60)
     cards = select_devices(run, request.get("devices") or [])
     uses_autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
@@ -144,51 +149,51 @@ def do_bench(run):
         with graph.as_default():
             make_pieces(build_session_work(run, cards, dict(request, workloads=[workload]), format_device_name), session, pieces, errors, v1)
     pieces = sort_in_turns(pieces)
-    started = clock()  # the import and building the graphs do not count
-    started += warm_up(pieces, started, budget, WARM_UP_SHARE)
+    start_time = clock()  # the import and building the graphs do not count
+    start_time += warm_up(pieces, start_time, budget, WARM_UP_SHARE)
     benchmark = MachineBenchmark()
-    run_rounds(pieces, started, budget, [0], benchmark)
+    run_rounds(pieces, start_time, budget, [0], benchmark)
     # Run MirroredStrategy and XLA only after all others were timed once, because an all-reduce by NCCL may
     # crash or hang.
-    build_started = clock()
-    eager = []
+    build_start = clock()
+    eager_pieces = []
     with LogCapture() as log:
-        make_pieces(iter_eager_work(run, cards, request, format_device_name), None, eager, errors)
+        make_pieces(iter_eager_work(run, cards, request, format_device_name), None, eager_pieces, errors)
     if log.text:
         say(stage="bench", log=log.text)
-    started += clock() - build_started
-    eager = sort_in_turns(eager)
-    started += warm_up(eager, started, budget, EAGER_WARM_UP_SHARE)
-    pieces += eager
+    start_time += clock() - build_start
+    eager_pieces = sort_in_turns(eager_pieces)
+    start_time += warm_up(eager_pieces, start_time, budget, EAGER_WARM_UP_SHARE)
+    pieces += eager_pieces
     for piece in pieces:
         piece.is_quiet = bool(request.get("shortly"))
-    run_rounds(pieces, started, budget, range(1, ROUNDS), benchmark)
+    run_rounds(pieces, start_time, budget, range(1, ROUNDS), benchmark)
     for piece in pieces:
         if piece.is_quiet:
             piece.is_quiet = False
             piece.report()
     if not pieces:
         raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else make_unsupported_request_error(request, cards)
-    timed = sum(1 for piece in pieces if piece.seconds)
-    if not timed:
+    timed_count = sum(1 for piece in pieces if piece.seconds)
+    if not timed_count:
         raise WrongResult("; ".join(sorted(set(timed_piece.skip_reason for timed_piece in pieces)))[:300])
-    return "%d pieces of work were timed in %.0f s" % (timed, clock() - started), {}
+    return "%d pieces of work were timed in %.0f s" % (timed_count, clock() - start_time), {}
 
 
 def make_unsupported_request_error(request, cards):
     """Return the error for a request that matches no work. It explains which part of the request is wrong."""
-    workloads, types = request.get("workloads") or WORKLOADS, request.get("dtypes") or DTYPES
+    workloads, dtypes = request.get("workloads") or WORKLOADS, request.get("dtypes") or DTYPES
     reasons = []
     device_kinds = [card.kind for card in cards]
     if "allreduce" in workloads and max(device_kinds.count(kind) for kind in device_kinds) < 2:
         reasons.append("an all-reduce needs two devices of a kind, such as --devices CPU:0,CPU:1")
-    if "train" in workloads and "float32" not in types:
+    if "train" in workloads and "float32" not in dtypes:
         reasons.append("training is timed in float32 alone")
-    if "conv" in workloads and all(dtype == "tf32" for dtype in types):
+    if "conv" in workloads and all(dtype == "tf32" for dtype in dtypes):
         reasons.append("convolutions are not timed in tf32")
     if "matmul" in workloads or ("conv" in workloads and len(reasons) == 0):
         names = ", ".join(format_device_name(card) for card in cards)
-        reasons.append("with this TensorFlow %s has no %s" % (names, " and no ".join(types)))
+        reasons.append("with this TensorFlow %s has no %s" % (names, " and no ".join(dtypes)))
     error = WrongResult("; ".join(reasons))
     error.facts = {"wish": True}
     return error
@@ -197,14 +202,15 @@ def make_unsupported_request_error(request, cards):
 def make_pieces(definitions, session, pieces, errors, v1=None):
     """Build each (facts, make) of `definitions` and add it to `pieces`, or its error to `errors`.
 
-    Its variables are initialised before its first call, so that work that is never called takes no memory.
+    The variables of a piece are initialised before its first call, so that work that is never called takes no
+    memory.
     """
     for facts, make in definitions:
         try:
             known_ids = set(id(variable) for variable in v1.global_variables()) if v1 is not None else ()
             piece = TimedWork(facts, make(session))
             if v1 is not None:
-                piece.ready = make_initializer(v1, session, known_ids)
+                piece.initialize = make_initializer(v1, session, known_ids)
             pieces.append(piece)
         except Exception as error:
             errors.append(summarize_error(format_error(error)))
@@ -226,12 +232,12 @@ def sort_in_turns(pieces):
 
     The smallest of each family come first, so that each family is timed even if there is little time.
     """
-    ranks, seen = [], {}
+    ranks, piece_counts = [], {}
     for piece in pieces:
-        key = get_work_family(piece)
-        ranks.append(seen.setdefault(key, 0))
-        piece.is_smallest = seen[key] == 0
-        seen[key] += 1
+        family = get_work_family(piece)
+        ranks.append(piece_counts.setdefault(family, 0))
+        piece.is_smallest = piece_counts[family] == 0
+        piece_counts[family] += 1
     return [piece for _, piece in sorted(zip(ranks, pieces), key=lambda pair: pair[0])]
 
 
@@ -255,63 +261,64 @@ def split_cpu(run, count):
             pass
 
 
-def warm_up(pieces, began, budget, share):
+def warm_up(pieces, start_time, budget, share):
     """Time the first call of each piece, which optimizes the graph, compiles, and selects algorithms.
 
-    The smallest piece of each family may start at any time within the budget, the others only within this share.
-    Return the seconds spent on initialising variables, which do not count.
+    The smallest piece of each family may start at any time within the budget, the others only within `share` of it.
+    Return the seconds that the initialisation of variables took, which do not count.
     """
-    too_slow, uncounted = {}, 0.0
+    too_slow, initialization_seconds = {}, 0.0
     for piece in pieces:
-        if too_slow.get(get_work_family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.is_smallest else share):
+        limit = budget * (1.0 if piece.is_smallest else share)
+        if too_slow.get(get_work_family(piece)) or clock() - start_time - initialization_seconds > limit:
             piece.skip_reason = "the time is used up"
             piece.report()
             continue
         try:
-            start = clock()
-            if piece.ready is not None:
-                piece.ready()
-            uncounted += clock() - start
+            call_start = clock()
+            if piece.initialize is not None:
+                piece.initialize()
+            initialization_seconds += clock() - call_start
             with LogCapture() as log:
-                start = clock()
+                call_start = clock()
                 piece.call()
-                piece.first_seconds = round(clock() - start, 6)
+                piece.first_seconds = round(clock() - call_start, 6)
             piece.log_text = log.text
-            start = clock()
+            call_start = clock()
             piece.call()
-            if clock() - start > budget * share / 12.0:  # larger sizes would use up the budget
+            if clock() - call_start > budget * share / 12.0:  # larger sizes would use up the budget
                 too_slow[get_work_family(piece)] = True
         except Exception as error:
             piece.skip_reason = summarize_error(format_error(error))
         piece.report()
-    return uncounted
+    return initialization_seconds
 
 
-def run_rounds(pieces, began, budget, numbers, benchmark=None):
+def run_rounds(pieces, start_time, budget, round_numbers, benchmark=None):
     """Time the pieces in turns until the budget in seconds is used up, or until all results are precise."""
     active = [piece for piece in pieces if not piece.skip_reason]
-    for number in numbers:
+    for round_number in round_numbers:
         imprecise = [piece for piece in active if not piece.skip_reason and not is_precise(piece)]
         for position, piece in enumerate(imprecise):
-            remaining = budget - (clock() - began)
+            remaining = budget - (clock() - start_time)
             if remaining <= 0 and piece.seconds:
                 continue
             if benchmark is not None:
                 benchmark.measure()
-            slot = max(remaining, 0.0) / max((ROUNDS - number) * len(imprecise) - position, 1)
-            start, load_before = clock(), read_cpu_load()
+            slot_seconds = max(remaining, 0.0) / max((ROUNDS - round_number) * len(imprecise) - position, 1)
+            slot_start, load_before = clock(), read_cpu_load()
             count_before = len(piece.seconds)
             try:
                 while len(piece.seconds) - count_before < MAX_SAMPLES // ROUNDS:
                     call_start = clock()
                     piece.call()
                     piece.seconds.append(clock() - call_start)
-                    if clock() - start > slot:
+                    if clock() - slot_start > slot_seconds:
                         break
             except Exception as error:
                 piece.skip_reason = summarize_error(format_error(error))
-            piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
-            measure_others(piece, load_before, read_cpu_load(), clock() - start)
+            piece.sample_counts += [0] * (round_number - len(piece.sample_counts)) + [len(piece.seconds) - count_before]
+            measure_other_share(piece, load_before, read_cpu_load(), clock() - slot_start)
             piece.report()
         if benchmark is not None:
             benchmark.report()
@@ -321,15 +328,13 @@ def is_precise(piece):
     """Return whether there are enough rounds and the median's 95 % confidence interval is narrow enough."""
     seconds = piece.seconds
     count = len(seconds)
-    if len([round_count for round_count in piece.rounds if round_count]) < MIN_ROUNDS or count < MIN_SAMPLES * ROUNDS // 2:
+    round_count = len([sample_count for sample_count in piece.sample_counts if sample_count])
+    if round_count < MIN_ROUNDS or count < MIN_SAMPLES * ROUNDS // 2:
         return False
-    ordered = sorted(seconds)
+    sorted_seconds = sorted(seconds)
     half_width = int(0.98 * count**0.5) + 1  # ranks of the interval: 1.96 * sqrt(count) / 2
-    low, high = ordered[max(count // 2 - half_width, 0)], ordered[min(count // 2 + half_width, count - 1)]
-    return (high - low) / 2.0 <= MAX_RELATIVE_ERROR * ordered[count // 2]
-
-
-clock = getattr(time, "perf_counter", time.time)
+    lower, upper = sorted_seconds[max(count // 2 - half_width, 0)], sorted_seconds[min(count // 2 + half_width, count - 1)]
+    return (upper - lower) / 2.0 <= MAX_RELATIVE_ERROR * sorted_seconds[count // 2]
 
 
 def read_cpu_load():
@@ -344,9 +349,10 @@ def read_cpu_load():
     except (IOError, OSError):
         return None
     numbers = [int(field) for field in stats[0].split()[1:9]]
-    busy = sum(numbers[:3]) + sum(numbers[5:8])  # without idle and I/O wait
-    own_times = os.times()
-    return busy / TICKS_PER_S, own_times[0] + own_times[1], sum(1 for line in stats[1:] if line.startswith("cpu")), count_throttled()
+    busy_ticks = sum(numbers[:3]) + sum(numbers[5:8])  # without idle and I/O wait
+    own_seconds = sum(os.times()[:2])  # in user code and in the kernel
+    processor_count = sum(1 for line in stats[1:] if line.startswith("cpu"))
+    return busy_ticks / TICKS_PER_S, own_seconds, processor_count, count_throttled()
 
 
 def count_throttled():
@@ -375,19 +381,21 @@ def find_own_cgroup_file(name):
     return name
 
 
-def measure_others(piece, before, after, seconds):
-    """Set `piece.others`, the share of the processors (0 to 1) that other processes used meanwhile.
+def measure_other_share(piece, before, after, seconds):
+    """Set `piece.other_share`, the share of the processors (0 to 1) that other processes used meanwhile.
 
     It is 1 if a CPU quota throttled this process, and remains None if the measured time is too short.
     """
-    if before is None or after is None or piece.others == 1.0:
+    if before is None or after is None or piece.other_share == 1.0:
         return
-    piece.spent += seconds * max(after[2], 1)
-    piece.busy += (after[0] - before[0]) - (after[1] - before[1])
-    if after[3] > before[3]:
-        piece.others = 1.0
-    elif piece.spent > 0.3:  # the kernel's counters are too coarse (1/100 s) for shorter times
-        piece.others = min(max(piece.busy / piece.spent, 0.0), 0.99)
+    busy_before, own_before, _, throttled_before = before
+    busy_after, own_after, processor_count, throttled_after = after
+    piece.available_cpu_seconds += seconds * max(processor_count, 1)
+    piece.other_cpu_seconds += (busy_after - busy_before) - (own_after - own_before)
+    if throttled_after > throttled_before:
+        piece.other_share = 1.0
+    elif piece.available_cpu_seconds > 0.3:  # the kernel's counters are too coarse (1/100 s) for shorter times
+        piece.other_share = min(max(piece.other_cpu_seconds / piece.available_cpu_seconds, 0.0), 0.99)
 
 
 def select_devices(run, names):

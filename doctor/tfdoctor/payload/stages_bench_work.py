@@ -1,6 +1,6 @@
 # Part of stages.py: the work that bench times. A piece of work is (facts, make): `make` takes a session, or
 # None for eager work, and returns the function whose calls are timed. The data is in variables on the device,
-# except for `copy`, which tests the connection.
+# except for copies, which test the connection.
 from stages_compute import has_dtype, Tf32Switch
 from stages_output import MissingFeature
 
@@ -13,8 +13,8 @@ DEFAULT_SIZES = {
     "allreduce": (1 << 12, 1 << 16, 1 << 20, 1 << 24),
 }
 MAX_CPU_SIZES = {"matmul": 1024, "conv": 64, "cnn": 128, "transformer": 64, "copy": 1 << 24, "allreduce": 1 << 24}
-IMAGES, CIN, COUT = 8, 32, 64
-SIDE, WORDS, WIDTH = 32, 32, 64
+IMAGES, CHANNELS_IN, CHANNELS_OUT = 8, 32, 64  # of a convolution
+IMAGE_SIDE, SEQUENCE_LENGTH, EMBEDDING_WIDTH = 32, 32, 64  # of the inputs in training
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 
@@ -31,10 +31,10 @@ def build_session_work(run, cards, request, format_name):
     """Return (facts, make) of all pieces of work that run in a session."""
     workloads = request.get("workloads") or WORKLOADS
     pieces = []
-    types = request.get("dtypes") or DTYPES
-    for dtype in types:
+    dtypes = request.get("dtypes") or DTYPES
+    for dtype in dtypes:
         for workload in workloads:
-            for piece in WORK[workload](run, cards, request, dtype, format_name):
+            for piece in WORK_FUNCTIONS[workload](run, cards, request, dtype, format_name):
                 pieces.append(piece)
     return pieces
 
@@ -45,7 +45,7 @@ def supports_dtype(run, card, dtype, request):
     Half precision on a CPU is slow, so it counts as supported only if it was requested.
     """
     if dtype == "tf32":
-        is_supported = Tf32Switch(run, True).switch is not None
+        is_supported = Tf32Switch(run, True).set_tf32 is not None
         return is_supported and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
     if card.kind == "CPU":
         is_requested = dtype == "float32" or dtype in (request.get("dtypes") or ())
@@ -87,14 +87,14 @@ def make_fetch(session, tensor, feed=None):
 
 def allow_tf32(run, call):
     """Return a function that makes a call with TF32. TensorFlow reads the setting for each product."""
-    switch = Tf32Switch(run, True).switch
+    set_tf32 = Tf32Switch(run, True).set_tf32
 
     def call_with_tf32():
-        switch(True)
+        set_tf32(True)
         try:
             call()
         finally:
-            switch(False)
+            set_tf32(False)
 
     return call_with_tf32
 
@@ -120,7 +120,7 @@ def iter_matmul_work(run, cards, request, dtype, format_name):
 def iter_convolution_work(run, cards, request, dtype, format_name):
     """Yield convolutions on each device."""
     v1 = run.v1
-    if dtype == "tf32":  # cuDNN chooses one algorithm for float32 and TF32, when the first of them runs
+    if dtype == "tf32":  # cuDNN chooses one algorithm for float32 and TF32, when the first of the two runs
         return
     for size in choose_sizes("conv", cards, request):
         for card in cards:
@@ -129,16 +129,16 @@ def iter_convolution_work(run, cards, request, dtype, format_name):
 
             def make(session, card=card, size=size):
                 with v1.device(card.device):
-                    images = make_variable(run, [IMAGES, size, size, CIN], dtype)
-                    kernel = make_variable(run, [3, 3, CIN, COUT], dtype)
+                    images = make_variable(run, [IMAGES, size, size, CHANNELS_IN], dtype)
+                    kernel = make_variable(run, [3, 3, CHANNELS_IN, CHANNELS_OUT], dtype)
                     result = v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
                     return make_fetch(session, take_first_number(v1, result))
 
-            flop = 2.0 * IMAGES * size * size * CIN * COUT * 9
+            flop = 2.0 * IMAGES * size * size * CHANNELS_IN * CHANNELS_OUT * 9
             yield describe_work("conv", dtype, size, [format_name(card)], flop=flop), make
 
 
-def copy(run, cards, request, dtype, format_name):
+def iter_copy_work(run, cards, request, dtype, format_name):
     """Yield copies between each two devices, or within the first one. Pairs of CPUs are omitted."""
     v1 = run.v1
     if dtype != (request.get("dtypes") or DTYPES)[0]:  # copies do not depend on the type, so they are timed once
@@ -149,7 +149,7 @@ def copy(run, cards, request, dtype, format_name):
         for source, target in pairs:
 
             def make(session, source=source, target=target, size=size):
-                half = max(size // 8, 1)
+                half = max(size // 8, 1)  # in floats of 4 bytes
                 with v1.device(source.device):
                     if source is target:
                         data = v1.concat([make_variable(run, [half], "float32") for _ in range(2)], 0)
@@ -173,96 +173,110 @@ def make_weights(run, shapes):
     ]
 
 
-CNN = ([3, 3, 3, 16], [3, 3, 16, 32], [SIDE // 4 * SIDE // 4 * 32, 10])
-TRANSFORMER = ([WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDTH, WIDTH])
+# The shapes of the weights.
+CNN_SHAPES = ([3, 3, 3, 16], [3, 3, 16, 32], [IMAGE_SIDE // 4 * IMAGE_SIDE // 4 * 32, 10])
+TRANSFORMER_SHAPES = (
+    [EMBEDDING_WIDTH, 3 * EMBEDDING_WIDTH],
+    [EMBEDDING_WIDTH, EMBEDDING_WIDTH],
+    [EMBEDDING_WIDTH, 4 * EMBEDDING_WIDTH],
+    [4 * EMBEDDING_WIDTH, EMBEDDING_WIDTH],
+)
 
 
-def cnn(v1, images, parameters):
+def compute_cnn_loss(v1, images, parameters):
     """Return the loss of a small convolutional network."""
     for kernel in parameters[:2]:
         images = v1.nn.relu(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
         images = v1.nn.max_pool(images, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
-    flat = v1.matmul(v1.reshape(images, [-1, CNN[2][0]]), parameters[2])
+    flat = v1.matmul(v1.reshape(images, [-1, CNN_SHAPES[2][0]]), parameters[2])
     return v1.reduce_mean(v1.square(flat))
 
 
-def transformer(v1, inputs, parameters):
+def compute_transformer_loss(v1, inputs, parameters):
     """Return the loss of a small transformer block."""
-    flat = v1.reshape(inputs, [-1, WIDTH])
-    parts = v1.split(v1.reshape(v1.matmul(flat, parameters[0]), [-1, WORDS, 3 * WIDTH]), 3, axis=2)
-    attention = v1.nn.softmax(v1.matmul(parts[0], parts[1], transpose_b=True) * WIDTH**-0.5)
-    attended = v1.matmul(v1.reshape(v1.matmul(attention, parts[2]), [-1, WIDTH]), parameters[1]) + flat
+    flat = v1.reshape(inputs, [-1, EMBEDDING_WIDTH])
+    parts = v1.split(v1.reshape(v1.matmul(flat, parameters[0]), [-1, SEQUENCE_LENGTH, 3 * EMBEDDING_WIDTH]), 3, axis=2)
+    attention = v1.nn.softmax(v1.matmul(parts[0], parts[1], transpose_b=True) * EMBEDDING_WIDTH**-0.5)
+    attended = v1.matmul(v1.reshape(v1.matmul(attention, parts[2]), [-1, EMBEDDING_WIDTH]), parameters[1]) + flat
     hidden = v1.nn.relu(v1.matmul(attended, parameters[2]))
     return v1.reduce_mean(v1.square(v1.matmul(hidden, parameters[3]) + attended))
 
 
-MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANSFORMER, [WORDS, WIDTH])}
+# By model: the function of its loss, the shapes of its weights, and the shape of an input.
+NETWORKS = {
+    "cnn": (compute_cnn_loss, CNN_SHAPES, [IMAGE_SIDE, IMAGE_SIDE, 3]),
+    "transformer": (compute_transformer_loss, TRANSFORMER_SHAPES, [SEQUENCE_LENGTH, EMBEDDING_WIDTH]),
+}
 
 
-def make_batch(shape, part):
-    """Return a batch of `part` arrays of random numbers in the host's memory."""
+def make_batch(input_shape, part_size):
+    """Return a batch of `part_size` inputs with random numbers in the host's memory."""
     import numpy
 
-    return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part] + shape).astype("float32")
+    return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part_size] + input_shape).astype("float32")
 
 
 def build_step(run, model, cards, size, fed=False):
-    """Return the tensors (a whole training step, its gradients alone) and the feed.
+    """Return (the tensor of a whole training step, the tensor of its gradients alone, the feed).
 
     The weights are on the first device, and each device has a part of the batch. If `fed` is true, the batch is
     fed from the host's memory in each call; otherwise it stays on the devices.
     """
     v1 = run.v1
-    network, shapes, shape = MODELS[model]
-    part = max(size // len(cards), 1)
+    compute_loss, weight_shapes, input_shape = NETWORKS[model]
+    part_size = max(size // len(cards), 1)
     with v1.device(cards[0].device):
-        parameters = make_weights(run, shapes)
-    towers, feed = [], {}
+        parameters = make_weights(run, weight_shapes)
+    gradients_by_device, feed = [], {}
     for card in cards:
         with v1.device(card.device):
             if fed:
-                data = v1.placeholder(v1.float32, [part] + shape)
-                feed[data] = make_batch(shape, part)
+                data = v1.placeholder(v1.float32, [part_size] + input_shape)
+                feed[data] = make_batch(input_shape, part_size)
             else:
-                data = make_variable(run, [part] + shape, "float32")
-            towers.append(v1.gradients(network(v1, data, parameters), parameters))
+                data = make_variable(run, [part_size] + input_shape, "float32")
+            gradients_by_device.append(v1.gradients(compute_loss(v1, data, parameters), parameters))
     gradient_ends = []
-    for card, gradients in zip(cards, towers):
+    for card, gradients in zip(cards, gradients_by_device):
         with v1.device(card.device):
             gradient_ends.append(v1.add_n([take_first_number(v1, gradient) for gradient in gradients]))
     with v1.device(cards[0].device):
-        return apply_mean(v1, parameters, towers), v1.add_n(gradient_ends), feed
+        return apply_mean(v1, parameters, gradients_by_device), v1.add_n(gradient_ends), feed
 
 
-def apply_mean(v1, parameters, towers):
-    """Apply the mean of the towers' gradients to the weights. Return a tensor that depends on the result.
+def apply_mean(v1, parameters, gradients_by_device):
+    """Apply the mean of all devices' gradients to the weights. Return a tensor that depends on the result.
 
-    It is computed on the device of the surrounding scope.
+    The mean is computed on the device of the surrounding scope.
     """
-    means = [v1.add_n(list(gradients)) / float(len(towers)) for gradients in zip(*towers)] if len(towers) > 1 else towers[0]
-    changed = [v1.assign_sub(weight, 1e-4 * mean) for weight, mean in zip(parameters, means)]
-    return v1.add_n([take_first_number(v1, weight) for weight in changed])
+    device_count = len(gradients_by_device)
+    if device_count > 1:
+        means = [v1.add_n(list(gradients)) / float(device_count) for gradients in zip(*gradients_by_device)]
+    else:
+        means = gradients_by_device[0]
+    new_weights = [v1.assign_sub(weight, 1e-4 * mean) for weight, mean in zip(parameters, means)]
+    return v1.add_n([take_first_number(v1, weight) for weight in new_weights])
 
 
 def build_average(run, model, cards):
     """Return the part of a training step after the gradients, with variables in place of the gradients."""
     v1 = run.v1
-    towers = []
+    gradients_by_device = []
     for card in cards:
         with v1.device(card.device):
-            towers.append(make_weights(run, MODELS[model][1]))
+            gradients_by_device.append(make_weights(run, NETWORKS[model][1]))
     with v1.device(cards[0].device):
-        return apply_mean(v1, make_weights(run, MODELS[model][1]), towers)
+        return apply_mean(v1, make_weights(run, NETWORKS[model][1]), gradients_by_device)
 
 
 def count_gradient_bytes(model):
     """Return the size of a model's gradients in bytes."""
     total = 0
-    for shape in MODELS[model][1]:
-        count = 4
+    for shape in NETWORKS[model][1]:
+        byte_count = 4
         for dimension in shape:
-            count *= dimension
-        total += count
+            byte_count *= dimension
+        total += byte_count
     return total
 
 
@@ -367,10 +381,10 @@ def describe_reduction(strategy):
     """Return how a strategy averages, such as "CollectiveAllReduce, NCCL"; None if it is unknown."""
     extended = strategy.extended
     try:
-        collective = not extended._use_merge_call()
+        is_collective = not extended._use_merge_call()
     except Exception:
-        collective = False
-    for name in ("_collective_ops", "_cross_device_ops", "_inferred_cross_device_ops") if collective else (
+        is_collective = False
+    for name in ("_collective_ops", "_cross_device_ops", "_inferred_cross_device_ops") if is_collective else (
         "_cross_device_ops", "_inferred_cross_device_ops"
     ):
         operations = getattr(extended, name, None)
@@ -380,19 +394,19 @@ def describe_reduction(strategy):
     return None
 
 
-def build_mirrored_step(tf, strategy, model, part):
+def build_mirrored_step(tf, strategy, model, part_size):
     """Return a function that runs a training step of MirroredStrategy."""
-    network, shapes, shape = MODELS[model]
+    compute_loss, weight_shapes, input_shape = NETWORKS[model]
     with strategy.scope():
-        parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in shapes]
+        parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in weight_shapes]
 
         def replica(data):
             with tf.GradientTape() as tape:
-                loss = network(tf.compat.v1, data, parameters)
+                loss = compute_loss(tf.compat.v1, data, parameters)
             apply_mirrored_change(tf, parameters, tape.gradient(loss, parameters))
             return loss
 
-        data = strategy.run(tf.function(lambda: tf.random.uniform([part] + shape)))
+        data = strategy.run(tf.function(lambda: tf.random.uniform([part_size] + input_shape)))
         step = tf.function(lambda data: strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, (data,)), None))
 
     def call():
@@ -410,15 +424,15 @@ def apply_mirrored_change(tf, parameters, gradients):
 
 def build_mirrored_allreduce(tf, strategy, model):
     """Return a function that runs the part of a MirroredStrategy step after the gradients."""
-    shapes = MODELS[model][1]
+    weight_shapes = NETWORKS[model][1]
     with strategy.scope():
-        parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in shapes]
+        parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in weight_shapes]
 
         def replica(gradients):
             apply_mirrored_change(tf, parameters, gradients)
             return tf.reshape(gradients[0], [-1])[0]
 
-        inputs = strategy.run(tf.function(lambda: [tf.random.uniform(weight_shape) for weight_shape in shapes]))
+        inputs = strategy.run(tf.function(lambda: [tf.random.uniform(weight_shape) for weight_shape in weight_shapes]))
         step = tf.function(lambda inputs: strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, (inputs,)), None))
 
     def call():
@@ -430,7 +444,7 @@ def build_mirrored_allreduce(tf, strategy, model):
 def iter_compiled_work(run, cards, request, format_name):
     """Yield products, convolutions and training steps on each device, compiled by XLA."""
     workloads = request.get("workloads") or WORKLOADS
-    if not can_train(request):  # only in float32
+    if not can_train(request):  # compiled work is timed in float32 only
         return
     for workload in [candidate for candidate in ("matmul", "conv", "train") if candidate in workloads]:
         for model in ("cnn", "transformer") if workload == "train" else (None,):
@@ -456,18 +470,18 @@ def build_compiled_call(tf, card, workload, model, size):
             inputs = [tf.random.uniform([size, size]) for _ in range(2)]
             work = tf.matmul
         elif workload == "conv":
-            inputs = [tf.random.uniform([IMAGES, size, size, CIN]), tf.random.uniform([3, 3, CIN, COUT])]
+            inputs = [tf.random.uniform([IMAGES, size, size, CHANNELS_IN]), tf.random.uniform([3, 3, CHANNELS_IN, CHANNELS_OUT])]
 
             def work(images, kernel):
                 return v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
         else:
-            network, shapes, shape = MODELS[model]
-            parameters = [tf.Variable(tf.random.uniform(weight, -0.1, 0.1)) for weight in shapes]
-            inputs = [tf.random.uniform([size] + shape)]
+            compute_loss, weight_shapes, input_shape = NETWORKS[model]
+            parameters = [tf.Variable(tf.random.uniform(weight, -0.1, 0.1)) for weight in weight_shapes]
+            inputs = [tf.random.uniform([size] + input_shape)]
 
             def work(data):
                 with tf.GradientTape() as tape:
-                    loss = network(v1, data, parameters)
+                    loss = compute_loss(v1, data, parameters)
                 for weight, gradient in zip(parameters, tape.gradient(loss, parameters)):
                     weight.assign_sub(1e-4 * gradient)
                 return loss
@@ -490,10 +504,11 @@ def build_compiled_call(tf, card, workload, model, size):
 
 def group_devices(cards):
     """Return each device alone, and all devices of a kind together."""
-    kinds = {}
+    cards_by_kind = {}
     for card in cards:
-        kinds.setdefault(card.kind, []).append(card)
-    return [[card] for card in cards] + [kinds[kind] for kind in sorted(kinds) if len(kinds[kind]) > 1]
+        cards_by_kind.setdefault(card.kind, []).append(card)
+    groups = [cards_by_kind[kind] for kind in sorted(cards_by_kind)]
+    return [[card] for card in cards] + [group for group in groups if len(group) > 1]
 
 
 def iter_allreduce_work(run, cards, request, dtype, format_name):
@@ -513,14 +528,20 @@ def iter_allreduce_work(run, cards, request, dtype, format_name):
                         variables.append(make_variable(run, [max(size // 4, 1)], "float32"))
                 with v1.device(group[0].device):
                     total = v1.add_n([v1.identity(tensor) for tensor in variables])
-                ends = []
+                first_numbers = []
                 for card in group:
                     with v1.device(card.device):
-                        ends.append(take_first_number(v1, v1.identity(total) * 0.5))
+                        first_numbers.append(take_first_number(v1, v1.identity(total) * 0.5))
                 with v1.device(group[0].device):
-                    return make_fetch(session, v1.add_n(ends))
+                    return make_fetch(session, v1.add_n(first_numbers))
 
             yield describe_work("allreduce", "float32", size, [format_name(card) for card in group], "towers", bytes=size), make
 
 
-WORK = {"matmul": iter_matmul_work, "conv": iter_convolution_work, "train": iter_training_work, "copy": copy, "allreduce": iter_allreduce_work}
+WORK_FUNCTIONS = {
+    "matmul": iter_matmul_work,
+    "conv": iter_convolution_work,
+    "train": iter_training_work,
+    "copy": iter_copy_work,
+    "allreduce": iter_allreduce_work,
+}

@@ -15,7 +15,7 @@ class Card(object):
 
     def __init__(self, index, kind, name):
         self.index, self.kind, self.name = index, kind, name
-        self.details = {}
+        self.details = {}  # such as "device_name" and "compute_capability"
 
     @property
     def device(self):
@@ -32,14 +32,15 @@ class Run(object):
     """The state that the stages share."""
 
     def __init__(self, request):
-        self.options = request
-        self.kind = request.get("device") or "GPU"
-        self.expected = request.get("expected") or {}
-        self.small = bool(request.get("small"))
-        self.size = int(request.get("size") or (SMALL_ROWS if self.small else DEFAULT_ROWS.get(self.kind, 256)))
-        self.timed = float(request.get("timed", TIMED_S))
+        self.request = request
+        self.device_kind = request.get("device") or "GPU"
+        self.expected_speeds = request.get("expected") or {}  # by device index
+        self.uses_small_sizes = bool(request.get("small"))
+        default_rows = SMALL_ROWS if self.uses_small_sizes else DEFAULT_ROWS.get(self.device_kind, 256)
+        self.matrix_rows = int(request.get("size") or default_rows)
+        self.timed_seconds = float(request.get("timed", TIMED_S))
         self.tf = None
-        self.opened = False
+        self.is_open = False
         self.cards = []
 
     @property
@@ -57,34 +58,34 @@ class Run(object):
         return self.v1.Session(config=self.config())
 
     def open(self):
-        """Create all devices, as TensorFlow cannot create only some. Raise WrongResult if that fails.
+        """Create all devices, because TensorFlow cannot create only some. Raise WrongResult if that fails.
 
         Do not repeat this after a failure, because TensorFlow 2.21 then hangs.
         """
-        if self.opened:
+        if self.is_open:
             return
         try:
             with self.v1.Graph().as_default():
                 with self.session():
-                    self.opened = True
-        except Exception as error:
-            raw = format_error(error)
-            failed = WrongResult("TensorFlow cannot make its devices: %s" % summarize_error(raw))
-            failed.raw = raw
-            raise failed
+                    self.is_open = True
+        except Exception as cause:
+            full_error = format_error(cause)
+            error = WrongResult("TensorFlow cannot make its devices: %s" % summarize_error(full_error))
+            error.raw = full_error
+            raise error
 
 
 def get_config_function(tf, name):
     """Return a function of tf.config, or else of tf.config.experimental; None if neither has it."""
     config = getattr(tf, "config", None)
-    for owner in (config, getattr(config, "experimental", None)):
-        if hasattr(owner, name):
-            return getattr(owner, name)
+    for module in (config, getattr(config, "experimental", None)):
+        if hasattr(module, name):
+            return getattr(module, name)
     return None
 
 
 def create_and_list_devices(run):
-    """Create the devices, and return [(index, name, description)]. Releases before 1.14 need this."""
+    """Create the devices, and return [(index, name, description), ...]. Releases before 1.14 need this."""
     from tensorflow.python.client import device_lib
 
     try:
@@ -94,12 +95,12 @@ def create_and_list_devices(run):
     return [
         (int(device.name.rsplit(":", 1)[1]), device.name, str(device.physical_device_desc))
         for device in devices
-        if device.device_type == run.kind
+        if device.device_type == run.device_kind
     ]
 
 
 def parse_device_description(card, description):
-    """Add the details to `card` that a description like "[...] name: Tesla T4, [...]" contains."""
+    """Add to `card` the details in a description such as "[...] name: Tesla T4, [...]"."""
     for key, label in (("device_name", "name"), ("compute_capability", "compute capability")):
         match = re.search(r"(?:^|, )%s: ([^,]{1,100})" % label, description)
         if match:
@@ -113,15 +114,15 @@ class KerasSettingsRemover(object):
         folders = [os.path.join(folder, ".keras") for folder in (os.path.expanduser("~"), "/tmp")]
         if os.environ.get("KERAS_HOME"):
             folders.append(os.environ["KERAS_HOME"])
-        self.new = [folder for folder in folders if not os.path.exists(os.path.join(folder, "keras.json"))]
-        self.empty = [folder for folder in folders if not os.path.exists(folder)]
+        self.folders_without_settings = [folder for folder in folders if not os.path.exists(os.path.join(folder, "keras.json"))]
+        self.missing_folders = [folder for folder in folders if not os.path.exists(folder)]
 
     def __exit__(self, *_):
         try:
-            for folder in self.new:
+            for folder in self.folders_without_settings:
                 if os.path.exists(os.path.join(folder, "keras.json")):
                     os.remove(os.path.join(folder, "keras.json"))
-                    if folder in self.empty:
+                    if folder in self.missing_folders:
                         os.rmdir(folder)
         except OSError:  # another process removed or uses it
             pass
@@ -148,12 +149,12 @@ def do_visible(run):
     list_devices = get_config_function(run.tf, "list_physical_devices")
     notes = []
     if list_devices is not None:
-        devices = list(list_devices(run.kind))
-        run.cards = [Card(index, run.kind, device.name) for index, device in enumerate(devices)]
+        devices = list(list_devices(run.device_kind))
+        run.cards = [Card(index, run.device_kind, device.name) for index, device in enumerate(devices)]
         set_growth = get_config_function(run.tf, "set_memory_growth")
         get_details = get_config_function(run.tf, "get_device_details")
         for card, device in zip(run.cards, devices):
-            if run.kind == "GPU":
+            if run.device_kind == "GPU":
                 try:
                     set_growth(device, True)
                 except Exception as error:
@@ -165,20 +166,20 @@ def do_visible(run):
                 card.details = dict((key, format_detail(value)) for key, value in device_details.items())
     else:
         for index, name, description in create_and_list_devices(run):
-            run.cards.append(Card(index, run.kind, name))
+            run.cards.append(Card(index, run.device_kind, name))
             parse_device_description(run.cards[-1], description)
     facts = {
         "devices": [card.name for card in run.cards],
         "details": [card.details for card in run.cards],
     }
     if not run.cards:
-        if "bench" in (run.options.get("stages") or ()):  # bench also times the CPU
-            return "TensorFlow lists no %s" % run.kind, facts
+        if "bench" in (run.request.get("stages") or ()):  # bench also times the CPU
+            return "TensorFlow lists no %s" % run.device_kind, facts
         say(stage="visible", **facts)
-        raise WrongResult("TensorFlow lists no %s" % run.kind)
-    names = sorted(set(str(card.details.get("device_name", "")) for card in run.cards) - set([""]))
-    detail = "TensorFlow lists %s" % format_count(len(run.cards), run.kind)
-    return ": ".join([detail] + ([", ".join(names)] if names else [])) + "".join("; " + note for note in notes), facts
+        raise WrongResult("TensorFlow lists no %s" % run.device_kind)
+    model_names = sorted(set(str(card.details.get("device_name", "")) for card in run.cards) - set([""]))
+    detail = "TensorFlow lists %s" % format_count(len(run.cards), run.device_kind)
+    return ": ".join([detail] + ([", ".join(model_names)] if model_names else [])) + "".join("; " + note for note in notes), facts
 
 
 def format_detail(value):

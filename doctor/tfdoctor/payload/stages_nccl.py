@@ -17,7 +17,7 @@ def do_nccl(run):
     Raise MissingFeature if there are fewer than two GPUs or no NCCL, and WrongResult if a sum is wrong.
     """
     count = len(run.cards)
-    if run.kind != "GPU" or count < 2:
+    if run.device_kind != "GPU" or count < 2:
         raise MissingFeature("an all-reduce takes at least two GPUs; there %s %d" % ("is" if count == 1 else "are", count))
     run.open()
     all_sum = find_all_sum(run)
@@ -26,32 +26,32 @@ def do_nccl(run):
         say(stage="nccl", topology=topology)
     import numpy
 
-    v1, length = run.v1, SMALL_FLOATS if run.small else SUMMED_FLOATS
+    v1, float_count = run.v1, SMALL_FLOATS if run.uses_small_sizes else SUMMED_FLOATS
     random = numpy.random.RandomState(10)
     # The sums of integers are exact in float32, in any order.
-    parts = [random.randint(-1000, 1001, length).astype("float32") for _ in run.cards]
-    exact = sum(parts)
+    addends = [random.randint(-1000, 1001, float_count).astype("float32") for _ in run.cards]
+    expected_sum = sum(addends)
     with v1.Graph().as_default():
         placeholders, variables = [], []
         for card in run.cards:
             with v1.device(card.device):
-                placeholders.append(v1.placeholder(v1.float32, (length,)))
+                placeholders.append(v1.placeholder(v1.float32, (float_count,)))
                 variables.append(v1.Variable(placeholders[-1], trainable=False))
         sums = sum_tensors(run, all_sum, variables)
-        repeated = sums
+        repeated_sums = sums
         for _ in range(TIMED_SUMS - 1):
-            repeated = sum_tensors(run, all_sum, repeated)
-        end = v1.group(*[tensor.op for tensor in repeated])
+            repeated_sums = sum_tensors(run, all_sum, repeated_sums)
+        last_sums = v1.group(*[tensor.op for tensor in repeated_sums])
         with run.session() as session:
-            for tensor, placeholder, part in zip(variables, placeholders, parts):
-                session.run(tensor.initializer, {placeholder: part})
+            for tensor, placeholder, addend in zip(variables, placeholders, addends):
+                session.run(tensor.initializer, {placeholder: addend})
             for index, summed in enumerate(session.run(sums)):
-                deviation = float(numpy.abs(summed - exact).max())
+                deviation = float(numpy.abs(summed - expected_sum).max())
                 if not deviation <= 0:
                     raise WrongResult("the sum that GPU:%d got is off by %.3g" % (index, deviation))
-            if run.small:
+            if run.uses_small_sizes:
                 return "an all-reduce over %d GPUs is right" % count, {}
-            seconds = time_call(run.timed, lambda: session.run(end)) / TIMED_SUMS
+            seconds = time_call(run.timed_seconds, lambda: session.run(last_sums)) / TIMED_SUMS
     algorithm_gbps = SUMMED_FLOATS * 4 / seconds / 1e9
     bus_gbps = algorithm_gbps * 2 * (count - 1) / count
     return "an all-reduce over %d GPUs is right: %.1f GB/s (%.1f GB/s on the bus)" % (count, algorithm_gbps, bus_gbps), {
@@ -99,6 +99,7 @@ def read_topology():
     timer = threading.Timer(20, process.kill)
     timer.daemon = True
     timer.start()
-    out = process.communicate()[0]
+    output = process.communicate()[0]
     timer.cancel()
-    return re.sub(r"\x1b\[[0-9;]*m", "", out.decode("utf-8", "replace"))[:4000] if process.returncode == 0 else ""
+    # Without the escape sequences of the heading.
+    return re.sub(r"\x1b\[[0-9;]*m", "", output.decode("utf-8", "replace"))[:4000] if process.returncode == 0 else ""

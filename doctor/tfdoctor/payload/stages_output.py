@@ -33,9 +33,9 @@ class LineWriter(object):
     def reserve_stdout(self):
         """Reserve standard output for the JSON lines, and redirect the output of other code to standard error."""
         try:
-            private_output = os.dup(1)
+            saved_stdout = os.dup(1)
             os.dup2(2, 1)
-            self.descriptor = private_output
+            self.descriptor = saved_stdout
         except OSError:
             pass
 
@@ -62,12 +62,12 @@ class ProgressReporter(threading.Thread):
         self.interval_s = max(0.2, min(PROGRESS_INTERVAL_S, limit / 6.0)) if limit else PROGRESS_INTERVAL_S
 
     def run(self):
-        cpu_before, started = get_cpu_seconds(), time.time()
+        cpu_before, interval_start = get_cpu_seconds(), time.time()
         while not self.stop_event.wait(self.interval_s):
-            cpu_now, time_now = get_cpu_seconds(), time.time()
-            share = (cpu_now - cpu_before) / max(time_now - started, 0.01)
-            say(stage=self.stage, status="running", busy=round(share, 3))
-            cpu_before, started = cpu_now, time_now
+            cpu_now, now = get_cpu_seconds(), time.time()
+            busy_share = (cpu_now - cpu_before) / max(now - interval_start, 0.01)
+            say(stage=self.stage, status="running", busy=round(busy_share, 3))
+            cpu_before, interval_start = cpu_now, now
 
 
 def get_cpu_seconds():
@@ -97,22 +97,27 @@ def summarize_error(error):
     """
     kind, _, message = error.partition(": ")
     lines = [line.strip() for line in message.splitlines() if line.strip() and not NOISE_LINE.match(line)]
+    # "(0)" marks the first of several root errors.
     line = ([line[4:] for line in lines if line.startswith("(0) ")] or lines or [message.strip() or "no error text"])[0]
     return ("%s: %s" % (kind, line))[:300]
 
 
 def merge_failures(failures, count, kind):
-    """Return one WrongResult for the failures [(device, message, full error)]. Equal messages are merged."""
+    """Return one WrongResult for several failures, each (device, message, full error)."""
     messages = []
     for _, message, _ in failures:
         if message not in messages:
             messages.append(message)
     parts = [
-        "%s %s" % (", ".join("%s:%d" % (kind, device.index) for device, other, _ in failures if other == message), message)
+        "%s %s"
+        % (
+            ", ".join("%s:%d" % (kind, device.index) for device, text, _ in failures if text == message),
+            message,
+        )
         for message in messages
     ]
     error = WrongResult("%d of %s failed: %s" % (len(failures), format_count(count, kind), "; ".join(parts)))
-    error.raw = failures[0][2]
+    _, _, error.raw = failures[0]
     return error
 
 
@@ -125,5 +130,5 @@ def format_count(count, noun):
     return "%d %s%s" % (count, noun, "" if count == 1 else "s")
 
 
-def measure_since(began):
-    return round(time.time() - began, 3)
+def measure_since(start_time):
+    return round(time.time() - start_time, 3)

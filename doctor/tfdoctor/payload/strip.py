@@ -1,6 +1,7 @@
-# Removes the debugging symbol tables of shared objects: the bytes after the last segment that the loader
-# maps, and the section headers that describe them. The loader uses neither. Standard library only; Python 2.7
-# and 3.5 to 3.14. Arguments: files, or folders to search. A file with another layout is left unchanged.
+# Removes the debugging symbol tables of shared objects: the bytes after the last segment that the loader maps,
+# and the section headers that describe these bytes. The loader uses neither. Standard library only; runs on
+# Python 2.7 and 3.5 to 3.14. Arguments: files, or folders to search. A file whose layout is not the expected one
+# is left unchanged.
 from __future__ import print_function
 
 import os
@@ -16,11 +17,11 @@ def find_segments_end(stream, size):
     header = stream.read(64)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
         return None
-    kind, phoff, shoff, phentsize, phnum, shentsize, shnum = struct.unpack(
+    object_type, phoff, shoff, phentsize, phnum, shentsize, shnum = struct.unpack(
         "<16xH14xQQ6xHHHH2x", header
     )
     # Only ET_DYN (3) with headers of the standard size, and with a plain number of program headers (not PN_XNUM).
-    if kind != 3 or phentsize != 56 or phnum == 0xFFFF or shentsize != 64 or phoff > size:
+    if object_type != 3 or phentsize != 56 or phnum == 0xFFFF or shentsize != 64 or phoff > size:
         return None
     if not shoff or shoff + shnum * 64 > size:
         return None
@@ -30,13 +31,13 @@ def find_segments_end(stream, size):
         return None
     end = phoff + phnum * 56
     for index in range(phnum):
-        offset, filesz = struct.unpack_from("<8xQ16xQ", table, index * 56)
-        end = max(end, offset + filesz)
+        offset, file_size = struct.unpack_from("<8xQ16xQ", table, index * 56)
+        end = max(end, offset + file_size)
     stream.seek(shoff)
     sections = stream.read(shnum * 64)
     for index in range(shnum):
-        kind, flags, offset, length = struct.unpack_from("<4xIQ8xQQ", sections, index * 64)
-        is_mapped = flags & 2 and kind != 8  # SHF_ALLOC, and not SHT_NOBITS
+        section_type, flags, offset, length = struct.unpack_from("<4xIQ8xQQ", sections, index * 64)
+        is_mapped = flags & 2 and section_type != 8  # SHF_ALLOC, and not SHT_NOBITS
         if is_mapped and offset + length > end:
             return None
     return end if shoff >= end else None
@@ -72,9 +73,9 @@ def iter_objects(arguments):
 
 def main():
     for path in iter_objects(sys.argv[1:]):
-        saved = strip(path)
-        if saved:
-            print("%s: %d bytes of symbol tables" % (path, saved))
+        removed_bytes = strip(path)
+        if removed_bytes:
+            print("%s: %d bytes of symbol tables" % (path, removed_bytes))
 
 
 if __name__ == "__main__":

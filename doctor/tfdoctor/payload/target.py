@@ -7,8 +7,8 @@ import sys
 
 # Remove the script's own folder, which comes first unless Python runs in safe mode: it must not shadow
 # modules.
-_SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
-_HERE = "" if _SAFE or not sys.path else sys.path.pop(0)
+_IS_SAFE_PATH = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
+_SCRIPT_FOLDER = "" if _IS_SAFE_PATH or not sys.path else sys.path.pop(0)
 
 import gc
 import json
@@ -56,7 +56,7 @@ def get_glibc_version():
     return None
 
 
-def describe_target(path, site, package, stdlib):
+def describe_target(path, site_folders, package, stdlib):
     """Return the facts that decide how and where packages can be installed for this Python."""
     try:
         from site import ENABLE_USER_SITE, getusersitepackages
@@ -64,15 +64,16 @@ def describe_target(path, site, package, stdlib):
         user_site = getusersitepackages() if ENABLE_USER_SITE else None
     except Exception:
         user_site = None
-    unwritable = []
-    for folder in site + [os.path.dirname(package) if package else None]:
-        if folder and os.path.isdir(folder) and not os.access(folder, os.W_OK) and folder not in [entry[0] for entry in unwritable]:
-            unwritable.append([folder, get_owner(folder)])
+    unwritable_folders = []
+    for folder in site_folders + [os.path.dirname(package) if package else None]:
+        is_unwritable = bool(folder) and os.path.isdir(folder) and not os.access(folder, os.W_OK)
+        if is_unwritable and folder not in [known for known, _ in unwritable_folders]:
+            unwritable_folders.append([folder, get_owner(folder)])
     return {
         "pip": any(os.path.isfile(os.path.join(folder, "pip", "__init__.py")) for folder in path),
         "ensurepip": bool(stdlib) and os.path.isdir(os.path.join(stdlib, "ensurepip")),
         "user_site": user_site,
-        "unwritable": unwritable,
+        "unwritable": unwritable_folders,
     }
 
 
@@ -80,19 +81,19 @@ def main():
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream, None) is None:
             return 1
-    path = [folder for folder in sys.path if folder != _HERE]
+    path = [folder for folder in sys.path if folder != _SCRIPT_FOLDER]
     try:
         import sysconfig
 
-        site = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        site_folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         stdlib = sysconfig.get_path("stdlib")
         platform_name = sysconfig.get_platform()
     except Exception:
-        site, stdlib, platform_name = [], None, ""
-    cwd = os.getcwd()
-    program_path = path if _SAFE else [cwd] + path  # sys.path of a program in the working directory
+        site_folders, stdlib, platform_name = [], None, ""
+    working_folder = os.getcwd()
+    program_path = path if _IS_SAFE_PATH else [working_folder] + path  # sys.path of a program in the working directory
     installed, shared = list_distributions(program_path)
-    package = describe_tensorflow(path)
+    tensorflow = describe_tensorflow(path)
     facts = {
         "version": sys.version.split()[0],
         "implementation": get_implementation(),
@@ -107,15 +108,15 @@ def main():
         "platform": platform_name,
         "externally_managed": bool(stdlib) and os.path.isfile(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         "sys_path": path,
-        "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
+        "site_packages": [folder for index, folder in enumerate(site_folders) if folder and folder not in site_folders[:index]],
         "distributions": installed,
         "shared": shared,
         "absent": list_missing_requirements(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": list_conda_packages(sys.prefix),
-        "tensorflow": package,
-        "behind": find_hidden_tensorflow(path, package) if package else None,
-        "shadow": find_shadowing_file(cwd, path if package else []),
+        "tensorflow": tensorflow,
+        "behind": find_hidden_tensorflow(path, tensorflow) if tensorflow else None,
+        "shadow": find_shadowing_file(working_folder, path if tensorflow else []),
         "shadows": list_shadows(program_path),
         "mapped": list_mapped_libraries(stdlib),
         "modules": list_companions(path),
@@ -123,7 +124,7 @@ def main():
         "carried": list_overriding_libraries(),
     }
     facts["closed"] = list_refused_paths()
-    facts.update(describe_target(path, site, package and package["package_dir"], stdlib))
+    facts.update(describe_target(path, site_folders, tensorflow and tensorflow["package_dir"], stdlib))
     print(MARKER + json.dumps(facts))
     return 0
 

@@ -8,7 +8,7 @@ import sys
 
 MAX_READ_BYTES = 1 << 20
 REFUSED_PATHS = []  # paths that exist but may not be read or listed
-LISTED_FOLDERS = {}
+LISTED_FOLDERS = {}  # the sorted names in each folder that was listed
 # The field e_machine of an ELF object, by the kernel's name for the machine.
 MACHINES = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
 SYSTEM_LIBRARY = re.compile(
@@ -63,11 +63,11 @@ def is_truncated(path, size):
     """
     try:
         with open(path, "rb") as stream:
-            head = stream.read(64)
-            if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-                return len(head) < 64
-            phoff, shoff = struct.unpack("<QQ", head[32:48])
-            phnum, shentsize, shnum = struct.unpack("<HHH", head[56:62])
+            header = stream.read(64)
+            if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
+                return len(header) < 64
+            phoff, shoff = struct.unpack("<QQ", header[32:48])
+            phnum, shentsize, shnum = struct.unpack("<HHH", header[56:62])
             stream.seek(min(phoff, 1 << 42))
             table = stream.read(phnum * 56)
     except (IOError, OSError):
@@ -83,13 +83,13 @@ def is_foreign_object(path):
     """Return whether the first bytes of a file show that it is no shared object for this machine."""
     try:
         with open(path, "rb") as stream:
-            head = stream.read(20)
+            header = stream.read(20)
     except (IOError, OSError):
         return False
-    if head.startswith(b"\x7fELF\x02\x01"):
+    if header.startswith(b"\x7fELF\x02\x01"):
         kernel_machine = os.uname()[4] if hasattr(os, "uname") else ""
-        return head[18:20] != MACHINES.get(kernel_machine, head[18:20])
-    return not head.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))  # Windows and macOS
+        return header[18:20] != MACHINES.get(kernel_machine, header[18:20])
+    return not header.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))  # Windows and macOS
 
 
 def hash_file(path, limit=(4 << 20) + 1):
@@ -165,7 +165,7 @@ def list_overriding_libraries():
 
     Only system libraries that Python or its packages use are considered.
     """
-    paths = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
+    paths = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
     for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         paths += [os.path.join(folder, name) for name in list_names(folder) if folder and SYSTEM_LIBRARY.match(name)]
     return paths[:20]
@@ -173,7 +173,7 @@ def list_overriding_libraries():
 
 def list_noexec_folders(path):
     """Return [folder, mount point] for each library folder on a file system that forbids execution."""
-    flag, entries = getattr(os, "ST_NOEXEC", 8), []
+    flag, entries = getattr(os, "ST_NOEXEC", 8), []  # Python 2 does not define the flag
 
     def is_noexec(folder):
         try:
@@ -181,8 +181,8 @@ def list_noexec_folders(path):
         except (AttributeError, OSError):
             return False
 
-    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    for folder in path + [entry for entry in libraries if entry]:
+    library_folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for folder in path + [entry for entry in library_folders if entry]:
         mount_point = os.path.realpath(folder)
         if sys.platform.startswith("linux") and os.path.isdir(mount_point) and is_noexec(mount_point):
             while os.path.dirname(mount_point) != mount_point and is_noexec(os.path.dirname(mount_point)):
@@ -202,6 +202,7 @@ def list_mapped_libraries(stdlib):
             for line in maps:
                 fields = line.split(None, 5)
                 path = fields[5].strip() if len(fields) == 6 else ""
+                # No path starts with a newline.
                 if ".so" in os.path.basename(path) and path not in paths and not path.startswith(stdlib or "\n"):
                     paths.append(path)
     except (IOError, OSError, UnicodeError):

@@ -61,28 +61,28 @@ def describe_tensorflow(path):
             # The file can have several names. Prefer the soname, which ends with the major version.
             if result["framework"] is None or re.search(r"\.so\.\d+$", entry):
                 result["framework"] = os.path.join(core, entry)
-    python = os.path.join(core, "python")
-    for entry in list_names(python):
+    python_folder = os.path.join(core, "python")
+    for entry in list_names(python_folder):
         if re.match(r"^_pywrap_tensorflow(_internal)?(\.[\w-]+)?\.(so|pyd)$", entry):
-            result["pywrap"] = os.path.join(python, entry)
+            result["pywrap"] = os.path.join(python_folder, entry)
     if not os.path.isfile(os.path.join(package, "__init__.py")):
         result["missing"].append("__init__.py")
-    if not os.path.isdir(python):
+    if not os.path.isdir(python_folder):
         result["missing"].append("python/")
     elif result["pywrap"] is None:
         result["missing"].append("python/_pywrap_tensorflow_internal.so")
-    result["build_info"] = read(os.path.join(python, "platform", "build_info.py"))
-    include = os.path.join(core, "include")
+    result["build_info"] = read(os.path.join(python_folder, "platform", "build_info.py"))
+    include_folder = os.path.join(core, "include")
     for relative in (
         "third_party/gpus/cuda/cuda_config.h",
         "external/local_config_cuda/cuda/cuda/cuda_config.h",
     ):
-        text = read(os.path.join(include, *relative.split("/")))
+        text = read(os.path.join(include_folder, *relative.split("/")))
         if text:
             result["cuda_config"] = text
             break
     for header in ("version.h", "release_version.h"):
-        text = read(os.path.join(include, "tensorflow", "core", "public", header))
+        text = read(os.path.join(include_folder, "tensorflow", "core", "public", header))
         if text and "TF_MAJOR_VERSION" in text:
             result["version_header"] = text
             break
@@ -155,9 +155,9 @@ def list_zipped(path):
 
 def find_shadowing_file(cwd, path):
     """Return the file that a program in `cwd` imports instead of the tensorflow package, or None."""
-    for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
-        if os.path.isfile(os.path.join(cwd, candidate)):
-            return os.path.join(cwd, candidate)
+    for relative_path in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
+        if os.path.isfile(os.path.join(cwd, relative_path)):
+            return os.path.join(cwd, relative_path)
     for folder in path:
         if os.path.isdir(os.path.join(folder, "tensorflow")):
             break  # a package has precedence over a module in the same folder
@@ -171,27 +171,27 @@ def list_shadows(path):
 
     Each entry is [name, file or folder that Python imports, another folder that has the module].
     """
-    first_entries, shadowed = {}, []
+    first_entries, shadows = {}, []
     for name in sys.builtin_module_names:
-        first_entries[name] = None
-    seen = set()
+        first_entries[name] = None  # built-in modules come before the path
+    visited = set()
     for folder in path:
         real_folder = os.path.realpath(folder or ".")
-        if real_folder in seen:
+        if real_folder in visited:
             continue
-        seen.add(real_folder)
+        visited.add(real_folder)
         entries = {}
         for entry in (list_names(folder) if os.path.isdir(real_folder) else list_zipped(real_folder))[:20000]:
             name = get_module_name(entry)
             if name and name not in entries:
                 entries[name] = entry
         for name, entry in entries.items():
-            earlier = first_entries.get(name, "")
+            earlier = first_entries.get(name, "")  # "" if no earlier folder has the module
             if earlier == "":
                 first_entries[name] = (folder, entry)
-            elif earlier is not None and name not in COMMON_FOLDERS and len(shadowed) < 200:
+            elif earlier is not None and name not in COMMON_FOLDERS and len(shadows) < 200:
                 if is_package(*earlier):  # all folders of a name without an __init__ form one namespace package
-                    shadowed.append([name, os.path.join(*earlier), folder])
+                    shadows.append([name, os.path.join(*earlier), folder])
                 else:
                     first_entries[name] = (folder, entry)  # a real package has precedence over a folder without __init__
-    return shadowed
+    return shadows

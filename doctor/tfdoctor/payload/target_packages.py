@@ -5,31 +5,32 @@ import re
 
 from target_files import REFUSED_PATHS, has_syntax_error, is_truncated, is_foreign_object, hash_file, list_names, read, get_size
 
-RELEVANT = re.compile(
+RELEVANT_PACKAGE = re.compile(
     r"^(~|tensorflow|tf[-_]nightly|tf[-_]|intel[-_]tensorflow|nvidia|numpy$|protobuf$|keras|torch$|jax|h5py$|ml[-_]dtypes$"
     r"|typing[-_]extensions$|tensorrt|wrapt$|absl[-_]py$|gast$|grpcio$|tensorboard$|cupy|six$|google[-_]pasta$"
     r"|flatbuffers$|opt[-_]einsum$|astunparse$|setuptools$|scipy$|pandas$|rocm|jetson)",
     re.IGNORECASE,
 )
 TENSORFLOW_NAME = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)
+# Packages that TensorFlow, Keras or their dependencies import if present, but do not require.
 OPTIONAL_PACKAGES = frozenset(
     (
         "h5py pandas scipy pillow jax jaxlib scikit-learn matplotlib psutil huggingface-hub pydot dill tblib objgraph ipython"
         " opencv-python opencv-python-headless tf-keras tensorboard tensorflow-estimator keras pyarrow numexpr bottleneck"
     ).split()
 )
-"""Packages that TensorFlow, Keras or their dependencies import if present, but do not require."""
 LIBRARY_PACKAGE = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
-MODULE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
+MODULE_FILE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
 LIBRARY_FILE = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
 TEST_FOLDER = re.compile(r"(^|/)tests?/")
+# In a line of RECORD, a comma follows the path.
 MODULE_WORDS = (".py,", ".so") + ((".pyd,",) if os.name == "nt" else ())
 TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
-RECORD_LIMIT, MAX_LINE_CHARS = 8 << 20, 1000
+MAX_RECORD_BYTES, MAX_LINE_CHARS = 8 << 20, 1000
 MAX_LINES, MAX_FILES, MAX_MODULES = 20000, 400, 8000
 MAX_DIFFERENCES = 20
-HASH_BUDGET = [64 << 20]  # bytes that may still be hashed; hashing them all takes a tenth of a second
-COMPANIONS = (
+REMAINING_HASH_BYTES = [64 << 20]  # in a list, so that functions can change it; hashing them all takes a tenth of a second
+COMPANION_MODULES = (
     "numpy google.protobuf absl wrapt six gast flatbuffers opt_einsum ml_dtypes keras tensorflow_estimator tf_keras"
 ).split()
 
@@ -61,7 +62,7 @@ def read_metadata(folder):
     return result
 
 
-def list_recorded(info, words):
+def list_recorded_files(info, words):
     """Return (relative path, size, hash) of the files in RECORD whose line contains one of the words.
 
     TensorFlow's RECORD has 20,000 lines, so this searches for the words instead of parsing all lines.
@@ -71,19 +72,20 @@ def list_recorded(info, words):
         return []  # missing, or not a regular file (reading a FIFO would not end)
     try:
         with open(path, "rb") as stream:
-            content = stream.read(RECORD_LIMIT)
+            content = stream.read(MAX_RECORD_BYTES)
     except (IOError, OSError):
         return []
-    text, lines, files = content.decode("utf-8", "replace"), set(), []
+    text, line_starts, files = content.decode("utf-8", "replace"), set(), []
     for word in words:
         position = text.find(word)
         while position >= 0 and len(files) < MAX_LINES:
             lowest, highest = max(0, position - MAX_LINE_CHARS), position + MAX_LINE_CHARS
             start, end = text.rfind("\n", lowest, position) + 1, text.find("\n", position, highest)
-            is_complete = (start or not lowest) and (end >= 0 or highest >= len(text))  # else the line is too long
+            # If an end of the line was not found, the line is too long.
+            is_complete = (start or not lowest) and (end >= 0 or highest >= len(text))
             end = end if end >= 0 else highest
-            if is_complete and start not in lines:
-                lines.add(start)
+            if is_complete and start not in line_starts:
+                line_starts.add(start)
                 fields = text[start:end].rstrip("\r").rsplit(",", 2)
                 if len(fields) == 3 and not fields[0].startswith(("/", "..", '"')):
                     files.append((start, fields[0], int(fields[2]) if fields[2].isdigit() else None, fields[1]))
@@ -97,27 +99,27 @@ def compare_files(folder, files):
     Files that this user may not read are added to REFUSED_PATHS.
     """
     missing, changed = [], []
-    for name, recorded_size, _ in files:
-        path = os.path.join(folder, name)
+    for relative_path, recorded_size, _ in files:
+        path = os.path.join(folder, relative_path)
         size = get_size(path)
         if size is None:
-            missing.append(name)
+            missing.append(relative_path)
         elif not os.access(path, os.R_OK):
             if path not in REFUSED_PATHS:
                 REFUSED_PATHS.append(path)
         elif recorded_size is not None and size != recorded_size:
-            change = {"path": name, "recorded": recorded_size, "size": size, "cut": size >= 0 and is_truncated(path, size)}
-            changed.append(dict(change, foreign=".so" in name and size >= 0 and is_foreign_object(path)))
+            change = {"path": relative_path, "recorded": recorded_size, "size": size, "cut": size >= 0 and is_truncated(path, size)}
+            changed.append(dict(change, foreign=".so" in relative_path and size >= 0 and is_foreign_object(path)))
     return missing[:50], changed[:50]
 
 
-def find_shared_files(claims):
+def find_shared_files(owners_by_file):
     """Return the files that several distributions own, and which of them wrote the present file.
 
-    That is determined by the size, the hash, or the time of installation. It is None if it is unknown.
+    The size, the hash or the time of installation show which distribution that is; None if it is unknown.
     """
     result = []
-    for (folder, name), owners in sorted(claims.items()):
+    for (folder, name), owners in sorted(owners_by_file.items()):
         if len(owners) < 2:
             continue
         path = os.path.join(folder, name)
@@ -128,7 +130,8 @@ def find_shared_files(claims):
             candidates = [owner for owner in candidates if owner["hash"] in ("", digest)] or candidates
         if len(candidates) > 1:
             candidates.sort(key=lambda owner: -owner["installed"])
-            if candidates[0]["installed"] - candidates[1]["installed"] < 60:  # too close to tell which was last
+            # If both were installed within a minute, it is unknown which was last.
+            if candidates[0]["installed"] - candidates[1]["installed"] < 60:
                 candidates = []
         result.append(
             {
@@ -149,7 +152,7 @@ def get_install_time(info):
         return 0.0
 
 
-def list_differences(folder, files, installed, is_tensorflow):
+def list_differences(folder, files, installed_at, is_tensorflow):
     """Return [path, difference] of the modules that differ from RECORD.
 
     A difference is "missing", "empty", "cut", "changed", "altered", "unreadable" or "syntax". Syntax errors are
@@ -157,30 +160,34 @@ def list_differences(folder, files, installed, is_tensorflow):
     """
     result = []
     prefix = os.path.join(folder, "")
-    for name, size, digest in files[:MAX_MODULES]:
-        if "test" in name and TEST_FOLDER.search(name) or not (name.endswith(".py") or MODULE.search(name)):
+    for relative_path, recorded_size, recorded_hash in files[:MAX_MODULES]:
+        if "test" in relative_path and TEST_FOLDER.search(relative_path) or not (relative_path.endswith(".py") or MODULE_FILE.search(relative_path)):
             continue
-        path = prefix + name
+        path = prefix + relative_path
         difference = None
         try:
             status = os.stat(path)
             if not status.st_mode & 4 and not os.access(path, os.R_OK):
                 difference = "unreadable"
-            elif size is not None and status.st_size != size:
-                difference = "empty" if not status.st_size else "cut" if status.st_size < size else "changed"
+            elif recorded_size is not None and status.st_size != recorded_size:
+                difference = "empty" if not status.st_size else "cut" if status.st_size < recorded_size else "changed"
                 if difference in ("cut", "changed") and not path.endswith(".py"):
                     # A stripped object is shorter, too.
                     difference = "altered" if is_foreign_object(path) else "cut" if is_truncated(path, status.st_size) else "changed"
                 elif is_tensorflow and path.endswith(".py") and difference != "empty":
                     difference = "syntax" if has_syntax_error(path) else difference
-            elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASH_BUDGET[0]:
+            elif (
+                status.st_mtime > installed_at + 2
+                and recorded_hash.startswith("sha256=")
+                and status.st_size <= REMAINING_HASH_BYTES[0]
+            ):
                 # Written after the installation: the size is the same, but the content may differ.
-                HASH_BUDGET[0] -= status.st_size
-                difference = None if hash_file(path, status.st_size) == digest else "altered"
+                REMAINING_HASH_BYTES[0] -= status.st_size
+                difference = None if hash_file(path, status.st_size) == recorded_hash else "altered"
         except (IOError, OSError) as error:
             difference = "unreadable" if error.errno == errno.EACCES else "missing"
         if difference:
-            result.append([name, difference])
+            result.append([relative_path, difference])
             if len(result) == MAX_DIFFERENCES:
                 break
     return result
@@ -191,8 +198,8 @@ def list_registered(path):
     registered, seen = [], set()
     for folder in path:
         for entry in list_names(folder):
-            base, dot, kind = entry.rpartition(".")
-            if kind not in ("dist-info", "egg-info") or not dot:
+            base, dot, extension = entry.rpartition(".")
+            if extension not in ("dist-info", "egg-info") or not dot:
                 continue
             full_path = os.path.join(folder, entry)
             real_path = os.path.realpath(full_path)
@@ -202,21 +209,21 @@ def list_registered(path):
     return registered
 
 
-def list_required(registered):
+def map_required_metadata(registered):
     """Return the metadata of TensorFlow, of OPTIONAL_PACKAGES and of all their requirements, by name.
 
     Indirect requirements are included. If a distribution is installed twice, the first one on the path counts.
     """
-    first = {}
+    path_by_name = {}
     for name, _, _, full_path in registered:
-        first.setdefault(name, full_path)
-    pending = [name for name in first if TENSORFLOW_NAME.match(name) or name in OPTIONAL_PACKAGES]
+        path_by_name.setdefault(name, full_path)
+    pending = [name for name in path_by_name if TENSORFLOW_NAME.match(name) or name in OPTIONAL_PACKAGES]
     metadata = {}
     while pending:
         name = pending.pop()
-        if name in metadata or name not in first:
+        if name in metadata or name not in path_by_name:
             continue
-        metadata[name] = read_metadata(first[name])
+        metadata[name] = read_metadata(path_by_name[name])
         for line in metadata[name]["requires"]:
             if "extra" not in line.partition(";")[2]:
                 pending.append(normalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
@@ -226,18 +233,19 @@ def list_required(registered):
 def list_distributions(path):
     """Return the facts about the relevant distributions, and the files that several of them own."""
     registered = list_registered(path)
-    needed_metadata = list_required(registered)
-    result, seen, claims = [], set(), {}
+    needed_metadata = map_required_metadata(registered)
+    result, seen_names, owners_by_file = [], set(), {}
     for name, base, folder, full_path in registered:
         spelling = base.split("-")[0]
-        if name not in needed_metadata and not RELEVANT.match(spelling):
+        if name not in needed_metadata and not RELEVANT_PACKAGE.match(spelling):
             continue
-        is_first = name in needed_metadata and name not in seen
-        seen.add(name)
+        is_first = name in needed_metadata and name not in seen_names
+        seen_names.add(name)
         metadata = needed_metadata[name] if is_first else read_metadata(full_path)
         has_libraries = LIBRARY_PACKAGE.match(spelling)
         words = (MODULE_WORDS if is_first else (".so",)) + (TOOL_WORDS if has_libraries else ())
-        lines = list_recorded(full_path, words) if is_first or has_libraries else []
+        recorded_files = list_recorded_files(full_path, words) if is_first or has_libraries else []
+        nvidia_requirements = [line for line in metadata["requires"] if line.lower().startswith("nvidia")]
         version = metadata.get("version") or (base.split("-")[1] if "-" in base else "")
         result.append(
             {
@@ -248,18 +256,18 @@ def list_distributions(path):
                 "real_location": os.path.realpath(folder),
                 "installer": metadata["installer"],
                 "requires": metadata["requires"] if name in needed_metadata else [],
-                "pins": [] if TENSORFLOW_NAME.match(spelling) else [item for item in metadata["requires"] if item.lower().startswith("nvidia")][:60],
-                "differs": list_differences(folder, lines, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if is_first else [],
+                "pins": [] if TENSORFLOW_NAME.match(spelling) else nvidia_requirements[:60],
+                "differs": list_differences(folder, recorded_files, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if is_first else [],
             }
         )
         if has_libraries:
             # cuDNN opens its sub-libraries only when they are used, so the loader does not report a missing one.
-            files = [line for line in lines if LIBRARY_FILE.search(line[0])][:MAX_FILES]
+            files = [entry for entry in recorded_files if LIBRARY_FILE.search(entry[0])][:MAX_FILES]
             missing, changed = compare_files(folder, files)
-            own_files = [item for item, _, _ in files] if spelling.lower().startswith("nvidia") else []
+            own_files = [name_in_record for name_in_record, _, _ in files] if spelling.lower().startswith("nvidia") else []
             result[-1].update({"lost": missing, "changed": changed, "files": own_files})
-            for item, size, digest in files:
-                claims.setdefault((folder, item), []).append(
+            for name_in_record, size, digest in files:
+                owners_by_file.setdefault((folder, name_in_record), []).append(
                     {
                         "name": result[-1]["name"],
                         "version": version,
@@ -268,7 +276,7 @@ def list_distributions(path):
                         "installed": get_install_time(full_path),
                     }
                 )
-    return result, find_shared_files(claims)
+    return result, find_shared_files(owners_by_file)
 
 
 def list_missing_requirements(path, installed):
@@ -276,8 +284,8 @@ def list_missing_requirements(path, installed):
     installed_names = set()
     for folder in path:
         for entry in list_names(folder):
-            base, _, kind = entry.rpartition(".")
-            if kind in ("dist-info", "egg-info"):
+            base, _, extension = entry.rpartition(".")
+            if extension in ("dist-info", "egg-info"):
                 installed_names.add(normalize_name(base.split("-")[0]))
     required = set()
     for distribution in installed:
@@ -289,17 +297,17 @@ def list_missing_requirements(path, installed):
 
 def list_companions(path):
     """Return the modules in COMPANIONS that exist, even if their distribution is not registered."""
-    present = []
-    for name in COMPANIONS:
+    modules = []
+    for name in COMPANION_MODULES:
         relative = name.replace(".", os.sep)
         for folder in path:
-            base = os.path.join(folder, relative)
-            if os.path.isdir(base) or os.path.isfile(base + ".py"):
-                present.append(name)
-                if os.path.isdir(base) and not os.access(base, os.R_OK | os.X_OK):
-                    REFUSED_PATHS.append(base)
+            module_path = os.path.join(folder, relative)
+            if os.path.isdir(module_path) or os.path.isfile(module_path + ".py"):
+                modules.append(name)
+                if os.path.isdir(module_path) and not os.access(module_path, os.R_OK | os.X_OK):
+                    REFUSED_PATHS.append(module_path)
                 break
-    return present
+    return modules
 
 
 def list_conda_packages(prefix):
@@ -308,6 +316,6 @@ def list_conda_packages(prefix):
     for entry in list_names(os.path.join(prefix, "conda-meta")):
         if entry.endswith(".json") and entry.count("-") >= 2:
             name, version, build = entry[:-5].rsplit("-", 2)
-            if RELEVANT.match(name) or re.match(r"^(cuda|cudnn|libcu|libnv|nccl|_tflow|libgcc|libstdc)", name):
+            if RELEVANT_PACKAGE.match(name) or re.match(r"^(cuda|cudnn|libcu|libnv|nccl|_tflow|libgcc|libstdc)", name):
                 result.append({"name": name, "version": version, "build": build})
     return result

@@ -1,18 +1,18 @@
 # Lists the environment variables that the target Python has after its startup (sitecustomize, .pth files),
-# the folders that the startup added to its path, and the lines of files that set them. Standard library only;
-# writes no file. Runs on Python 2.7 and 3.5 to 3.14. TFDOCTOR_GIVEN contains the variables that tfdoctor
-# passed, as JSON, because a wrapper script may have changed them. Arguments: the interpreter as it was
-# started, then names of variables; a name that ends with * is a prefix. It prints one JSON line after the
-# marker, and of each file only lines that contain one of the names.
+# the folders that the startup added to its path, and the lines of files that set these variables and folders.
+# Standard library only; writes no file. Runs on Python 2.7 and 3.5 to 3.14. TFDOCTOR_GIVEN contains the variables
+# that tfdoctor passed, as JSON, because a wrapper script may have changed them. Arguments: the interpreter as it
+# was started, then names of variables; a name that ends with * is a prefix. It prints one JSON line after the
+# marker. Of each file it prints only lines that contain one of the names.
 from __future__ import print_function
 
 import sys
 
 # Remove the script's own folder, which comes first unless Python runs in safe mode: it is not part of
 # the target's path.
-_SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
-_HERE = "" if _SAFE or not sys.path else sys.path.pop(0)
-_BEFORE = dict(sys.modules)
+_IS_SAFE_PATH = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
+_SCRIPT_FOLDER = "" if _IS_SAFE_PATH or not sys.path else sys.path.pop(0)
+_MODULES_AT_START = dict(sys.modules)
 
 import glob
 import json
@@ -26,13 +26,11 @@ except Exception:  # python -S, or a stripped-down Python
 
 MARKER = "tfdoctor-payload:"
 MAX_FILE_BYTES = 1 << 20
-MAX_ITEMS = 200
-"""Limit for the lines that are reported, and for the files that are read."""
-MAX_LINE_CHARS = 500
-"""Longer lines are cut, or ignored if they may name a folder."""
+MAX_ITEMS = 200  # limit for the lines that are reported, and for the files that are read
+MAX_LINE_CHARS = 500  # longer lines are cut, or ignored if they may name a folder
 
 
-def text(value):
+def decode(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -40,7 +38,7 @@ def read(path):
     """Return the beginning of a file as text; "" if it cannot be read."""
     try:
         with open(path, "rb") as stream:
-            return text(stream.read(MAX_FILE_BYTES))
+            return decode(stream.read(MAX_FILE_BYTES))
     except (IOError, OSError, ValueError):
         return ""
 
@@ -56,7 +54,7 @@ def get_start_variables():
     for entry in raw.split(b"\0"):
         name, equals, value = entry.partition(b"=")
         if equals and name:
-            variables.setdefault(text(name), text(value))
+            variables.setdefault(decode(name), decode(value))
     return variables or None
 
 
@@ -72,7 +70,7 @@ def list_startup_files():
     """
     startup, imported = [], []
     library = os.path.dirname(os.path.realpath(os.__file__))
-    for name, module in sorted(_BEFORE.items()):
+    for name, module in sorted(_MODULES_AT_START.items()):
         path = getattr(module, "__file__", None)
         if not path or name == "__main__":
             continue
@@ -95,23 +93,23 @@ def escape_glob(folder):
     return re.sub(r"([*?[])", r"[\1]", folder)
 
 
-def list_activation_files(before):
+def list_activation_files(start_variables):
     """Return the scripts that activated this environment and the files that they source, if it is active."""
     prefix = sys.prefix
     conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
-    active = before.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
-    if not active or os.path.realpath(active) != os.path.realpath(prefix):
+    active_prefix = start_variables.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
+    if not active_prefix or os.path.realpath(active_prefix) != os.path.realpath(prefix):
         return []
     if conda:
         scripts = sorted(glob.glob(os.path.join(escape_glob(prefix), "etc", "conda", "activate.d", "*.sh")))
         scripts.append(os.path.join(prefix, "conda-meta", "state"))
     else:
         scripts = [os.path.join(prefix, "bin", "activate")]
-    sourced = []
+    sourced_files = []
     for path in scripts:
         for match in re.finditer(r"(?m)^\s*(?:\.|source)\s+(['\"]?)(/[^\s'\"$`;&|]+)\1", read(path)):
-            sourced.append(match.group(2))
-    return (scripts + sourced)[:MAX_ITEMS]
+            sourced_files.append(match.group(2))
+    return (scripts + sourced_files)[:MAX_ITEMS]
 
 
 def find_lines(path, kind, names):
@@ -134,23 +132,23 @@ def find_lines(path, kind, names):
     return matches
 
 
-def list_added_folders(before):
+def list_added_folders(start_variables):
     """Return the folders on Python's path that come neither from its installation nor from PYTHONPATH."""
     library = os.path.dirname(os.path.realpath(os.__file__))
-    python_path = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    python_path = [os.path.abspath(entry) for entry in start_variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
     prefixes = tuple(
         os.path.join(prefix, "")
         for prefix in (sys.prefix, getattr(sys, "base_prefix", sys.prefix), getattr(site, "USER_BASE", None))
         if prefix
     )
-    added = []
+    added_folders = []
     for folder in sys.path:
         is_site = os.path.basename(folder) in ("site-packages", "dist-packages") and folder.startswith(prefixes)
         is_in_library = os.path.join(os.path.realpath(folder), "").startswith(os.path.join(library, ""))
-        is_new = text(folder) not in added and os.path.abspath(folder) not in python_path
+        is_new = decode(folder) not in added_folders and os.path.abspath(folder) not in python_path
         if is_new and os.path.isdir(folder) and not is_site and not is_in_library:
-            added.append(text(folder))
-    return added
+            added_folders.append(decode(folder))
+    return added_folders
 
 
 def find_folder_lines(path, folders):
@@ -178,36 +176,43 @@ def main():
     def is_relevant(name):
         return name in names or (bool(prefixes) and name.startswith(prefixes))
 
-    current = dict((text(name), text(value)) for name, value in os.environ.items())
-    before = get_start_variables()
-    reference = current if before is None else before
-    changed_names = [name for name in sorted(set(current) | set(reference)) if not is_same_value(reference.get(name), current.get(name))]
+    def select_relevant(variables):
+        return dict((name, value) for name, value in variables.items() if is_relevant(name))
+
+    current_variables = dict((decode(name), decode(value)) for name, value in os.environ.items())
+    start_variables = get_start_variables()
+    initial_variables = current_variables if start_variables is None else start_variables
+    changed_names = [
+        name
+        for name in sorted(set(current_variables) | set(initial_variables))
+        if not is_same_value(initial_variables.get(name), current_variables.get(name))
+    ]
     lines = []
     changed_relevant = [name for name in changed_names if is_relevant(name)]
     if changed_relevant:
         for path in list_startup_files():
             lines += find_lines(path, "start", changed_relevant)
-    folders = list_added_folders(reference)
+    folders = list_added_folders(initial_variables)
     if folders:
         for path in list_startup_files():
             lines += find_folder_lines(path, folders)
-    relevant = sorted(name for name in reference if is_relevant(name))
-    if relevant:
-        for path in list_activation_files(reference):
-            lines += find_lines(path, "activation", relevant)
+    relevant_names = sorted(name for name in initial_variables if is_relevant(name))
+    if relevant_names:
+        for path in list_activation_files(initial_variables):
+            lines += find_lines(path, "activation", relevant_names)
         if read(interpreter)[:2] == "#!":
-            lines += find_lines(interpreter, "wrapper", relevant)
-        lines += find_lines("/etc/environment", "machine", relevant)
+            lines += find_lines(interpreter, "wrapper", relevant_names)
+        lines += find_lines("/etc/environment", "machine", relevant_names)
     try:
-        passed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
+        passed_variables = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
     except ValueError:
-        passed = reference
+        passed_variables = initial_variables
     facts = {
-        "started": None if before is None else dict((key, setting) for key, setting in before.items() if is_relevant(key)),
-        "given": dict((key, setting) for key, setting in passed.items() if is_relevant(key)),
-        "now": dict((key, setting) for key, setting in current.items() if is_relevant(key)),
+        "started": None if start_variables is None else select_relevant(start_variables),
+        "given": select_relevant(passed_variables),
+        "now": select_relevant(current_variables),
         # Names of irrelevant variables that startup added, because a relevant one may be misspelt.
-        "added": [name for name in changed_names if name in current and not is_relevant(name)][:MAX_ITEMS],
+        "added": [name for name in changed_names if name in current_variables and not is_relevant(name)][:MAX_ITEMS],
         "folders": folders[:MAX_ITEMS],
         "places": lines[:MAX_ITEMS],
     }

@@ -20,11 +20,11 @@ __all__ = ["evaluate_placement", "format_operations"]
 MAX_SHOWN_ENTRIES = 6
 """The maximum number of refusals or operations in a finding."""
 MAX_SENTENCES = 3
-"""The maximum number of operations with kernels for fewer types, or of pairs of devices, in a finding."""
+"""The maximum number of operations with missing types, or of pairs of devices between which data went, in a finding."""
 MIN_REPORTED_CHANGES = 10
 """The minimum number of device changes, or of CPU runs between GPU operations, that is reported."""
 COMMON_TYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
-"""The types that programs use most. They are shown first."""
+"""The data types that programs use most. They are shown first."""
 MAX_NAMES = 8
 """The maximum number of names in a sentence."""
 HEAVY_OPERATIONS = (
@@ -46,7 +46,7 @@ TEXT_BY_REASON = {
     None: "the message does not say why",
 }
 """A clause for each value of `Refusal.reason`."""
-UNLISTED_REASON = "it has no kernel there, or none for this type of data"
+UNLISTED_KERNEL_TEXT = "it has no kernel there, or none for this type of data"
 """The clause for the reason "no-kernel" if the message lists no kernels."""
 SOFT_PLACEMENT_REMEDY = Remedy(
     "Let TensorFlow choose another device where it must: tf.config.set_soft_device_placement(True), or in "
@@ -60,27 +60,27 @@ CHECK_REMEDY = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoct
 
 
 def evaluate_placement(
-    placement: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
+    data: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
 ) -> Placement:
     """Return the summary and the findings for the data of a log.
 
-    `name` is the name of the log file. `kernels` is the kernel table, and `era` are the minor releases that can
-    have written the log, such as "2.10" or "2.4-2.11". If either is None, nothing is reported about kernels
-    that the log does not list.
+    `name` is the name of the log file. `kernels` is the kernel table. `era` is the range of minor releases that can
+    have written the log, such as "2.10" or "2.4-2.11". If `kernels` or `era` is None, the findings mention only the
+    kernels that the log itself lists.
     """
     cpu_operations = None
     if kernels is not None:
-        placement = explain_refusals(placement, kernels, era)
-        cpu_operations = find_cpu_operations(placement, kernels, era)
+        data = explain_refusals(data, kernels, era)
+        cpu_operations = find_cpu_operations(data, kernels, era)
     findings = [
-        *_make_refusal_findings(placement, name),
-        *_find_missing_gpu(placement),
-        *_find_unused_devices(placement),
-        *_find_interruptions(placement),
-        *_make_kernel_findings(cpu_operations),
-        *_find_copies(placement),
+        *_make_refusal_finding(data, name),
+        *_make_missing_gpu_finding(data),
+        *_make_unused_device_finding(data),
+        *_make_interruption_finding(data),
+        *_make_kernel_finding(cpu_operations),
+        *_make_copy_finding(data),
     ]
-    if placement.api is None and not placement.devices:
+    if data.api is None and not data.devices:
         findings.append(
             Finding(
                 NOT_PRINTED,
@@ -91,51 +91,57 @@ def evaluate_placement(
                 remedies=(LOGGING_REMEDY,),
             )
         )
-    return Placement(name, placement, _summarize(placement), tuple(findings), cpu_operations)
+    return Placement(
+        name=name,
+        found=data,
+        summary=_summarize(data),
+        findings=tuple(findings),
+        on_cpu=cpu_operations,
+    )
 
 
-def _summarize(placement: PlacementData) -> str:
+def _summarize(data: PlacementData) -> str:
     """Return one or two sentences about the devices on which the operations ran, and about refusals."""
-    totals = placement.totals
+    totals = data.totals
     if not totals:
-        if placement.calls and not placement.refused:
-            total = sum(entry.count for entry in placement.calls)
-            devices = _join_few(sorted({entry.device for entry in placement.calls}))
+        if data.calls and not data.refused:
+            total = sum(entry.count for entry in data.calls)
+            devices = _join_few(sorted({entry.device for entry in data.calls}))
             calls_text = f"{total:,} call{'s' if total != 1 else ''} of functions"
             return f"{calls_text} ran on {devices}; what they did is not printed."
-        if placement.refused:
-            return f"{format_operations(len(placement.refused))} refused; nothing was placed."
-        if placement.devices:
+        if data.refused:
+            return f"{format_operations(len(data.refused))} refused; nothing was placed."
+        if data.devices:
             return (
                 "Nothing of placement is printed; TensorFlow lists "
-                f"{_join_few([listed.device for listed in placement.devices])}."
+                f"{_join_few([listed.device for listed in data.devices])}."
             )
-        if placement.no_known_devices:
+        if data.no_known_devices:
             return "TensorFlow knew no GPU (no known devices), and no operation is printed."
         return "This log does not say where operations ran."
-    gpus = {device: count for device, count in totals.items() if find_kind(device) in ("GPU", "TPU")}
-    total, on_gpus = sum(totals.values()), sum(gpus.values())
-    verb = "ran" if placement.api == "2" else "was placed" if total == 1 else "were placed"
+    count_by_gpu = {device: count for device, count in totals.items() if find_kind(device) in ("GPU", "TPU")}
+    total, on_gpus = sum(totals.values()), sum(count_by_gpu.values())
+    verb = "ran" if data.api == "2" else "was placed" if total == 1 else "were placed"
     subject = "The only operation" if total == 1 else f"All {format_operations(total)}"
-    if not placement.complete:
+    if not data.complete:
         subject = f"The {format_operations(total)} that were counted"
-    if not gpus:
+    if not count_by_gpu:
         devices = _join_few(sorted(totals))
         text = f"{subject} {verb} on {devices}; no GPU got any."
     elif on_gpus == total:
-        text = f"{subject} {verb} on {_join_few(sorted(gpus))}."
+        text = f"{subject} {verb} on {_join_few(sorted(count_by_gpu))}."
     else:
         text = (
-            f"{on_gpus:,} of {format_operations(total)} {verb} on {_join_few(sorted(gpus))}, "
+            f"{on_gpus:,} of {format_operations(total)} {verb} on {_join_few(sorted(count_by_gpu))}, "
             f"{total - on_gpus:,} elsewhere."
         )
-    if placement.refused:  # a refusal ends the program unless the program handles it
-        return f"{format_operations(len(placement.refused))} refused. {text}"
+    if data.refused:  # a refusal ends the program unless the program handles it
+        return f"{format_operations(len(data.refused))} refused. {text}"
     heavy_counts = (
-        [] if placement.count_others else [entry for entry in placement.ops if entry.op in HEAVY_OPERATIONS]
+        [] if data.count_others else [entry for entry in data.ops if entry.op in HEAVY_OPERATIONS]
     )
-    if heavy_counts and gpus and on_gpus != total:
-        heavy_on_gpus = sum(entry.count for entry in heavy_counts if entry.device in gpus)
+    if heavy_counts and count_by_gpu and on_gpus != total:
+        heavy_on_gpus = sum(entry.count for entry in heavy_counts if entry.device in count_by_gpu)
         heavy_total = sum(entry.count for entry in heavy_counts)
         share = (
             f"all {heavy_total:,}"
@@ -143,27 +149,27 @@ def _summarize(placement: PlacementData) -> str:
             else f"{heavy_on_gpus:,} of {heavy_total:,}"
         )
         text += f" On a GPU are {share} matrix products and convolutions."
-    if placement.unused:
-        text += f" {_join_few(placement.unused)} got nothing."
+    if data.unused:
+        text += f" {_join_few(data.unused)} got nothing."
     return text
 
 
-def _make_refusal_findings(placement: PlacementData, name: str) -> list[Finding]:
+def _make_refusal_finding(data: PlacementData, log_name: str) -> list[Finding]:
     """Return a finding about the operations that TensorFlow refused to place, if there are any."""
-    if not placement.refused:
+    if not data.refused:
         return []
-    parts = []
-    for refusal in placement.refused[:MAX_SHOWN_ENTRIES]:
+    clauses = []
+    for refusal in data.refused[:MAX_SHOWN_ENTRIES]:
         operation = refusal.op or refusal.node or "an operation"
         target = f" on {refusal.wanted}" if refusal.wanted else ""
         is_reason_vague = refusal.reason == "no-kernel" and not refusal.listed and not refusal.explanation
-        parts.append(
+        clauses.append(
             f"{operation}{target}: "
-            f"{refusal.explanation or (UNLISTED_REASON if is_reason_vague else TEXT_BY_REASON[refusal.reason])}"
+            f"{refusal.explanation or (UNLISTED_KERNEL_TEXT if is_reason_vague else TEXT_BY_REASON[refusal.reason])}"
         )
     more = (
-        f"; and {len(placement.refused) - MAX_SHOWN_ENTRIES} more"
-        if len(placement.refused) > MAX_SHOWN_ENTRIES
+        f"; and {len(data.refused) - MAX_SHOWN_ENTRIES} more"
+        if len(data.refused) > MAX_SHOWN_ENTRIES
         else ""
     )
     return [
@@ -171,41 +177,41 @@ def _make_refusal_findings(placement: PlacementData, name: str) -> list[Finding]
             Cause.PLACEMENT_ERROR.data.code,
             Cause.PLACEMENT_ERROR,
             Severity.ERROR,
-            f"TensorFlow refused to place {format_operations(len(placement.refused))}",
-            f"{'; '.join(parts)}{more}.",
+            f"TensorFlow refused to place {format_operations(len(data.refused))}",
+            f"{'; '.join(clauses)}{more}.",
             evidence=tuple(
-                Evidence(name, refusal.text, refusal.line)
-                for refusal in placement.refused[:MAX_SHOWN_ENTRIES]
+                Evidence(log_name, refusal.text, refusal.line)
+                for refusal in data.refused[:MAX_SHOWN_ENTRIES]
             ),
             remedies=(SOFT_PLACEMENT_REMEDY, CHECK_REMEDY)
-            if any(refusal.reason == "no-such-device" for refusal in placement.refused)
+            if any(refusal.reason == "no-such-device" for refusal in data.refused)
             else (SOFT_PLACEMENT_REMEDY,),
         )
     ]
 
 
-def _find_missing_gpu(placement: PlacementData) -> list[Finding]:
+def _make_missing_gpu_finding(data: PlacementData) -> list[Finding]:
     """Return a finding if TensorFlow had no GPU, or only an XLA_GPU device."""
-    kinds = {device.kind for device in placement.devices}
+    kinds = {device.kind for device in data.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
-        entry = Cause.XLA_GPU_ONLY.data
+        cause_data = Cause.XLA_GPU_ONLY.data
         return [
             Finding(
-                entry.code,
+                cause_data.code,
                 Cause.XLA_GPU_ONLY,
                 Severity.ERROR,
-                entry.title,
-                entry.meaning,
+                cause_data.title,
+                cause_data.meaning,
                 remedies=(CHECK_REMEDY,),
             )
         ]
     if kinds & {"GPU", "TPU"} or any(
         find_kind(device) in ("GPU", "TPU")
-        for device in (*placement.totals, *(entry.device for entry in placement.calls))
+        for device in (*data.totals, *(cause_data.device for cause_data in data.calls))
     ):
         return []
-    if not placement.no_known_devices:
-        return [_make_no_gpu_finding()] if placement.totals and placement.complete else []
+    if not data.no_known_devices:
+        return [_make_no_gpu_finding()] if data.totals and data.complete else []
     return [
         Finding(
             RAN_ON_CPU,
@@ -230,12 +236,12 @@ def _make_no_gpu_finding() -> Finding:
     )
 
 
-def _find_unused_devices(placement: PlacementData) -> list[Finding]:
+def _make_unused_device_finding(data: PlacementData) -> list[Finding]:
     """Return a finding about GPUs and TPUs that ran nothing, unless operations were refused."""
-    if not placement.unused or placement.api is None or placement.refused:
+    if not data.unused or data.api is None or data.refused:
         return []  # the device may be unused only because operations were refused
-    devices = _join_few(placement.unused)
-    is_plural = len(placement.unused) > 1
+    devices = _join_few(data.unused)
+    is_plural = len(data.unused) > 1
     return [
         Finding(
             DEVICE_UNUSED,
@@ -254,9 +260,9 @@ def _find_unused_devices(placement: PlacementData) -> list[Finding]:
     ]
 
 
-def _find_interruptions(placement: PlacementData) -> list[Finding]:
-    """Return a finding about operations that often ran on the CPU between operations on a GPU."""
-    frequent = [(op, count) for op, count in placement.between if count >= MIN_REPORTED_CHANGES]
+def _make_interruption_finding(data: PlacementData) -> list[Finding]:
+    """Return a finding about operations that often ran on the CPU between operations on a GPU, or []."""
+    frequent = [(op, count) for op, count in data.between if count >= MIN_REPORTED_CHANGES]
     if not frequent:
         return []
     operations = _join_few([f"{op} ({count:,} times)" for op, count in frequent[:MAX_SHOWN_ENTRIES]])
@@ -276,8 +282,11 @@ def _find_interruptions(placement: PlacementData) -> list[Finding]:
     ]
 
 
-def _make_kernel_findings(cpu_operations: CpuOperations | None) -> list[Finding]:
-    """Return an INFO finding about CPU operations without a GPU kernel, because many have none."""
+def _make_kernel_finding(cpu_operations: CpuOperations | None) -> list[Finding]:
+    """Return a finding about CPU operations without a GPU kernel, or [].
+
+    Its severity is INFO, because many operations have no GPU kernel.
+    """
     if cpu_operations is None or not (cpu_operations.none or cpu_operations.fewer):
         return []
     parts = []
@@ -296,7 +305,8 @@ def _make_kernel_findings(cpu_operations: CpuOperations | None) -> list[Finding]
         parts[-1] += f"{more} Which type each of these had, the log does not say."
     total = sum(entry.count for entry in cpu_operations.none)
     title = (
-        f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in {cpu_operations.release}"
+        f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in "
+        f"{cpu_operations.release}"
         if cpu_operations.none
         else f"Of some operations on the CPU, {cpu_operations.release} has GPU kernels for some types alone"
     )
@@ -304,30 +314,30 @@ def _make_kernel_findings(cpu_operations: CpuOperations | None) -> list[Finding]
 
 
 def _rank_type(name: str) -> tuple[int, str]:
-    """Return a sort key that puts the most used types first."""
+    """Return a sort key that puts the types in COMMON_TYPES first."""
     return (COMMON_TYPES.index(name) if name in COMMON_TYPES else len(COMMON_TYPES)), name
 
 
-def _find_copies(placement: PlacementData) -> list[Finding]:
-    """Return a finding about the copies that the log names and about frequent changes of the device."""
+def _make_copy_finding(data: PlacementData) -> list[Finding]:
+    """Return a finding about the copies that the log names and about frequent changes of the device, or []."""
     parts = []
-    if placement.copies:
-        full_copies = [copy for copy in placement.copies if copy.before and copy.device]
-        single_ends = [copy for copy in placement.copies if not (copy.before and copy.device)]
+    if data.copies:
+        full_copies = [copy for copy in data.copies if copy.before and copy.device]
+        single_ends = [copy for copy in data.copies if not (copy.before and copy.device)]
         pairs = dict.fromkeys((copy.before, copy.device) for copy in full_copies)
-        for before, device in list(pairs)[:MAX_SENTENCES]:
-            matches = [copy for copy in full_copies if (copy.before, copy.device) == (before, device)]
+        for source, target in list(pairs)[:MAX_SENTENCES]:
+            matches = [copy for copy in full_copies if (copy.before, copy.device) == (source, target)]
             total = sum(copy.count for copy in matches)
             frequency = "once" if total == 1 else f"{total:,} times"
             parts.append(
-                f"TensorFlow copied from {before} to {device} {frequency}, for {_join_few([copy.op for copy in matches])}."
+                f"TensorFlow copied from {source} to {target} {frequency}, for {_join_few([copy.op for copy in matches])}."
             )
         if single_ends:
             items = _join_few(
                 [f"{copy.op} on {copy.before or copy.device} ({copy.count:,})" for copy in single_ends]
             )
             parts.append(f"The log names these ends of copies: {items}.")
-    changes = [change for change in placement.changes if change.count >= MIN_REPORTED_CHANGES]
+    changes = [change for change in data.changes if change.count >= MIN_REPORTED_CHANGES]
     if changes:
         items = _join_few(
             [f"from {change.before} to {change.device} {change.count:,} times" for change in changes]
@@ -340,7 +350,7 @@ def _find_copies(placement: PlacementData) -> list[Finding]:
         return []
     title = (
         "Data went between devices"
-        if placement.copies
+        if data.copies
         else "The device often changed from operation to operation"
     )
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 OTHER_OPERATIONS = "(other)"
-"""The name for operations that are not counted by type, because a log has too many."""
+"""The name for operations that are not counted by type, because the log has too many types."""
 LOCAL_TASK = "/job:localhost/replica:0/task:0"
 """The task of a program that does not run in a cluster."""
 
@@ -40,6 +40,7 @@ class PlacementDevice:
     task: str
     """The task of a cluster that has the device. `LOCAL_TASK` outside a cluster."""
     name: str | None = None
+    """The name of the product, such as "Tesla T4". None if not known."""
     compute_capability: str | None = None
     pci_bus_id: str | None = None
 
@@ -79,13 +80,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCopy:
-    """A copy between devices that the log names, or only one end of the copy."""
+    """A copy between devices. The log names both of them, or only one."""
 
     op: str
     """The operation that needed the copy.
 
-    If the log names only one end, the operation that sends or receives (_Send, _Recv). `PlacementData.ops` counts it,
-    too.
+    If the log names only one device, it is the operation that sends or receives (_Send, _Recv). `PlacementData.ops`
+    counts that operation, too.
     """
     before: str | None
     """The source device. None if the log names only the target."""
@@ -99,6 +100,7 @@ class DeviceChange:
     """The number of times that an eager operation ran on another device than the operation before it."""
 
     before: str
+    """The device of the previous operation."""
     device: str
     count: int
 
@@ -122,11 +124,11 @@ class CpuOperations:
     """The CPU operations, compared with the kernels of the release."""
 
     release: str
-    """The releases that can have written the log ("TensorFlow 2.4 to 2.11"). The lists hold for all."""
+    """The releases that can have written the log ("TensorFlow 2.4 to 2.11"). The lists are true for all of them."""
     none: tuple[MissingKernel, ...]
     """The operations without a GPU kernel, the most frequent ones first."""
     fewer: tuple[MissingKernel, ...]
-    """The operations whose GPU kernels accept fewer types than their CPU kernels."""
+    """The operations whose GPU kernels accept fewer types than their CPU kernels, the most frequent ones first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +144,11 @@ class PlacementData:
     """Counts sorted by device, then by operation."""
     refused: tuple[Refusal, ...]
     between: tuple[tuple[str, int], ...]
-    """(operation, runs) for the most frequent operations that ran on the CPU between two on a GPU."""
+    """(operation, number of runs) for the most frequent operations that ran on the CPU between two on a GPU."""
     release_messages: bytes
     """The parts of the log that help to find the release that wrote it."""
     forgotten: bool
-    """Whether the log has more nodes than the reader remembers, so that repeated ones may count twice."""
+    """Whether the log has more nodes than the reader remembers, so that repeated nodes may count twice."""
     lines: int
     """The number of lines in the log."""
     bytes: int
@@ -183,11 +185,11 @@ class PlacementData:
         """The listed GPUs and TPUs that ran nothing. Empty if some operations were not counted."""
         if not self.complete:
             return ()
-        totals = {*self.totals, *(call.device for call in self.calls)}
+        used_devices = {*self.totals, *(call.device for call in self.calls)}
         listed_devices = dict.fromkeys(
             device.device for device in self.devices if device.kind in ("GPU", "TPU")
         )
-        return tuple(device for device in listed_devices if device not in totals)
+        return tuple(device for device in listed_devices if device not in used_devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ class Placement:
 
 
 def find_kind(device: str) -> str:
-    """Return the kind of a device: GPU for "GPU:0" and "/job:worker/replica:0/task:1/device:GPU:0"."""
+    """Return the kind of a device, such as "GPU" for "GPU:0" or "/job:worker/replica:0/task:1/device:GPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
 
 

@@ -5,7 +5,7 @@ TensorFlow prints each node of a graph twice, once with printf and once with its
 operation each time that it runs: "Executing op MatMul in device …". From 2.5 on it also prints the nodes of the
 small graph in which the operation runs; these are not counted as further operations.
 
-Memory use grows with the number of nodes until `MAX_SEEN_LINES` of them are remembered.
+Memory use grows with the number of nodes until 2 * `MAX_SEEN_LINES` of them are remembered.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ MAX_OPERATION_PAIRS = 20_000
 This is generous, because TensorFlow has 1,500 operations.
 """
 MAX_SEEN_LINES = 200_000
-"""The number of lines and nodes after which older ones are forgotten. Twice as many are remembered.
+"""The number of new lines and nodes after which older ones are forgotten. At most twice as many are remembered.
 
 Each takes about 70 bytes.
 """
 MAX_NODE_BYTES = 1000
-"""The most bytes before a device that are searched for the node's name and type."""
-_EXECUTION = re.compile(rb"Executing op (\S+) in device (\S+)")
+"""The maximum number of bytes before a device that are searched for the node's name and type."""
 _MAX_PAIRS = 10_000
 """The maximum number of devices, of device changes and of copies that are counted separately."""
 _MAX_EAGER_NODES = 64
 """The maximum number of nodes in the graph of one eager operation."""
+_MAX_OPS_BETWEEN = 10
+"""The maximum number of operations between GPU operations that are reported."""
 
+_EXECUTION = re.compile(rb"Executing op (\S+) in device (\S+)")
 _TASK = rb"/job:[\w.\-]{1,80}/replica:\d{1,9}/task:\d{1,9}"
 _DEVICE_POSITION = re.compile(
     # a full device name, followed by " -> " (a listed device), the end of the line or string, or a time stamp
@@ -83,7 +85,7 @@ _COPY_OPS = {
     b"_HostRecv": False,
     b"_CopyFromHostToGpu": False,
 }
-"""Operations at one end of a copy, and whether the copy starts (True) or ends at their device."""
+"""The operations at one end of a copy. True means that the copy starts at their device, False that it ends there."""
 _COPY_MESSAGE = re.compile(
     # printed with the device policy "warn": tensorflow/core/common_runtime/eager/execute.cc
     rb"before computing ([\w>]{1,100}) input #\d{1,5} was expected to be on (/[^\s()]{1,200}) but is actually on "
@@ -109,19 +111,19 @@ def _is_gpu(device: bytes) -> bool:
 
 
 class _RecentNumbers:
-    """A set of numbers with a limited size, which forgets the oldest ones."""
+    """A set of numbers that has a limited size and forgets the oldest ones."""
 
     def __init__(self) -> None:
-        self.recent: set[int] = set()
+        self.newer: set[int] = set()
         """The newer numbers, up to `MAX_SEEN_LINES` of them."""
-        self.before: set[int] = set()
+        self.older: set[int] = set()
         """The older numbers."""
 
     def add(self, *numbers: int) -> None:
         """Add numbers, and forget the older ones first if the newer set is full."""
-        if len(self.recent) >= MAX_SEEN_LINES:
-            self.before, self.recent = self.recent, set()
-        self.recent.update(numbers)
+        if len(self.newer) >= MAX_SEEN_LINES:
+            self.older, self.newer = self.newer, set()
+        self.newer.update(numbers)
 
 
 class Reader:
@@ -132,20 +134,20 @@ class Reader:
         self.lines = self.bytes = 0
         self.placed_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of graph nodes for each (operation, device)."""
-        self.arguments: Counter[tuple[bytes, bytes]] = Counter()
+        self.argument_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of nodes that only pass arguments and results, for each (operation, device)."""
         self.executed_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of eager operations for each (operation, device)."""
         self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
         """The devices by (device, name, PCI bus ID)."""
-        self.refusals = RefusalReader()
+        self.refusal_reader = RefusalReader()
         self.has_device_list = self.no_known_devices = False
-        """Whether the log lists devices, and whether it says that there are none."""
-        self.seen = _RecentNumbers()
+        """Whether the log contains a list of devices, and whether the list says that no devices are known."""
+        self.seen_hashes = _RecentNumbers()
         """The hashes of lines and nodes that were counted."""
-        self.pending: dict[int, tuple[int, bytes, bytes]] = {}
+        self.pending_by_line_hash: dict[int, tuple[int, bytes, bytes]] = {}
         """(key, operation, device) of nodes that may belong to the next eager operation, by line hash."""
-        self.pending_nodes: set[int] = set()
+        self.pending_keys: set[int] = set()
         """The keys of the pending nodes."""
         self.copy_counts: Counter[tuple[bytes, bytes, bytes]] = Counter()
         """The number of copies that TensorFlow reports for each (operation, from, to)."""
@@ -153,18 +155,18 @@ class Reader:
         """The number of calls for each (function, device)."""
         self.client_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of nodes that only feed a graph or fetch from it, for each (operation, device)."""
-        self.messages = FirstMessages()
+        self.first_messages = FirstMessages()
         self.last_device: bytes | None = None
         """The device of the previous operation."""
         self.last_gpu: bytes | None = None
         """The device of the previous operation if it is a GPU, else None."""
-        self.changes: Counter[tuple[bytes, bytes]] = Counter()
+        self.change_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of device changes for each (from, to)."""
         self.ops_between: Counter[bytes] = Counter()
         """The number of times that each operation ran on the CPU between two operations on a GPU."""
         self.cpu_ops_after_gpu: list[bytes] | None = None
         """The CPU operations since the last operation on a GPU. None if no operation ran on a GPU."""
-        self.ends_in_line = False
+        self.ends_without_newline = False
         """Whether the last line has no line end."""
         self.left_out: Counter[str] = Counter()
         """The number of items that were omitted because there were too many, by kind."""
@@ -180,9 +182,9 @@ class Reader:
 
     def count_block(self, block: bytes) -> None:
         """Count one block of complete lines."""
-        self.refusals.read_block(block, self.lines)
+        self.refusal_reader.read_block(block, self.lines)
         self._parse_devices(block)
-        self.messages.read_block(block)
+        self.first_messages.read_block(block)
         if b"This triggers a copy" in block:
             for match in _COPY_MESSAGE.finditer(block):
                 key = match[1], match[3], match[2]
@@ -192,20 +194,20 @@ class Reader:
                     self.left_out["copies"] += 1
         self.bytes += len(block)
         self.lines += block.count(b"\n")
-        self.ends_in_line = not block.endswith(b"\n")
+        self.ends_without_newline = not block.endswith(b"\n")
         if self._count_known_executions(block):
             return
-        previous = 0
-        seen = self.seen
+        previous_start = 0
+        seen_hashes = self.seen_hashes
         for match in _DEVICE_POSITION.finditer(block):
             start = match.start()
             device = match[1]
-            line_start = block.rfind(b"\n", previous, start) + 1 or previous
+            line_start = block.rfind(b"\n", previous_start, start) + 1 or previous_start
             line_start_text = block[
                 line_start if start - line_start < MAX_NODE_BYTES else start - MAX_NODE_BYTES : start
             ]
-            previous = start
-            if match[2] is not None:
+            previous_start = start
+            if match[2] is not None:  # " -> " follows, so this is an entry of a list of devices
                 self._add_device(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
                 continue
             if line_start_text.endswith(_IN_DEVICE):
@@ -217,38 +219,38 @@ class Reader:
             node_text = line_start_text.rpartition(b"] ")[2]
             line_hash = hash((node_text, device))
             if (
-                line_hash not in seen.recent
-                and line_hash not in seen.before
-                and line_hash not in self.pending
+                line_hash not in seen_hashes.newer
+                and line_hash not in seen_hashes.older
+                and line_hash not in self.pending_by_line_hash
             ):
                 self._add_node(line_hash, node_text, device)
 
     def _count_known_executions(self, block: bytes) -> bool:
         """Count a block that contains only executions of known operations and functions.
 
-        Return False, and count nothing, if the block contains anything else. Most blocks are of this kind, and
-        their operations and devices repeat, so it is fast to examine each pair only once.
+        Return False, and count nothing, if the block contains anything else. Most blocks contain only such executions,
+        and their operations and devices repeat. So it is fast to examine each pair only once.
         """
         device_count = block.count(b"/job:")
         pairs = (
-            _EXECUTION.findall(block) if device_count and not self.pending and b" -> " not in block else []
+            _EXECUTION.findall(block) if device_count and not self.pending_by_line_hash and b" -> " not in block else []
         )
-        if len(pairs) != device_count:
+        if len(pairs) != device_count:  # some device belongs to another kind of message
             return False
-        counts = Counter(pairs)
+        pair_counts = Counter(pairs)
         device_by_pair: dict[tuple[bytes, bytes], bytes | None] = {}
         """The device of each (operation, device) pair. None for a function, whose operations are unknown."""
-        for pair in counts:
+        for pair in pair_counts:
             if pair not in self.executed_counts and pair not in self.call_counts:
                 return False
             device_by_pair[pair] = pair[1] if pair in self.executed_counts else None
-        for pair, count in counts.items():
+        for pair, count in pair_counts.items():
             (self.call_counts if device_by_pair[pair] is None else self.executed_counts)[pair] += count
-        for device, run in groupby(pairs, key=device_by_pair.__getitem__):
+        for device, run_pairs in groupby(pairs, key=device_by_pair.__getitem__):
             if device is None:
                 self.cpu_ops_after_gpu = self.last_device = self.last_gpu = None
             else:
-                self._record_run(device, run)
+                self._record_run(device, run_pairs)
         return True
 
     def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
@@ -261,7 +263,7 @@ class Reader:
         table[op, device] += 1
 
     def _add_node(self, line_hash: int, node_text: bytes, device: bytes) -> None:
-        """Remember a node as pending, unless the text is not a node or repeats a known one."""
+        """Add a node to the pending ones. Ignore a text that is not a node, and a node that is known already."""
         text, separator, op = node_text.removesuffix(b": ").removesuffix(b")").rpartition(b": (")
         if not separator:  # without a type, or not a node
             text, op = node_text.removesuffix(b": "), b""
@@ -271,41 +273,41 @@ class Reader:
         if not _NODE_NAME.fullmatch(name) or not (op == b"" or _TYPE.fullmatch(op)):
             return
         key = hash((name, op, device))
-        if key in self.seen.recent or key in self.seen.before:
-            # a repeated node, which standard output and standard error spell differently
-            self.seen.add(line_hash)
+        if key in self.seen_hashes.newer or key in self.seen_hashes.older:
+            # the same node in another spelling: standard output and standard error differ
+            self.seen_hashes.add(line_hash)
             return
-        if key in self.pending_nodes:
+        if key in self.pending_keys:
             return
-        self.pending[line_hash] = key, op or _guess_operation(name), device
-        self.pending_nodes.add(key)
+        self.pending_by_line_hash[line_hash] = key, op or _guess_operation(name), device
+        self.pending_keys.add(key)
         if op in _COPY_OPS and _CLIENT_NODE.search(name):
             self._count(self.client_counts, op, device)
-        if len(self.pending) > _MAX_EAGER_NODES:
+        if len(self.pending_by_line_hash) > _MAX_EAGER_NODES:
             self._count_pending()
 
     def _count_pending(self) -> None:
         """Count the pending nodes, because they do not belong to the graph of an eager operation."""
-        for line_hash, (key, op, device) in self.pending.items():
-            self._count(self.arguments if op in _ARGUMENT_OPS else self.placed_counts, op, device)
-            self.seen.add(line_hash, key)
+        for line_hash, (key, op, device) in self.pending_by_line_hash.items():
+            self._count(self.argument_counts if op in _ARGUMENT_OPS else self.placed_counts, op, device)
+            self.seen_hashes.add(line_hash, key)
         self._clear_pending()
 
     def _clear_pending(self) -> None:
         """Discard the pending nodes."""
-        self.pending.clear()
-        self.pending_nodes.clear()
+        self.pending_by_line_hash.clear()
+        self.pending_keys.clear()
 
     def _count_execution(self, op: bytes, device: bytes) -> None:
         """Count an eager operation or a function call.
 
-        The pending nodes are discarded if they are its own graph, otherwise they are counted first.
+        The pending nodes are discarded if they are the graph of this operation. Otherwise they are counted first.
         """
-        if self.pending:
+        if self.pending_by_line_hash:
             computing_ops = [
-                node_op for _, node_op, _ in self.pending.values() if node_op not in _ARGUMENT_OPS
+                node_op for _, node_op, _ in self.pending_by_line_hash.values() if node_op not in _ARGUMENT_OPS
             ]
-            if computing_ops in ([op], []):
+            if computing_ops in ([op], []):  # the operation itself, or only its arguments and results
                 self._clear_pending()
             else:
                 self._count_pending()
@@ -318,12 +320,12 @@ class Reader:
             self._count(self.executed_counts, op, device)
             self._record_run(device, [(op, device)])
 
-    def _record_run(self, device: bytes, run: Iterable[tuple[bytes, bytes]]) -> None:
+    def _record_run(self, device: bytes, run_pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Record consecutive operations on one device, and the change from the previous device."""
         if device != self.last_device:
             if self.last_device is not None:
-                if len(self.changes) < _MAX_PAIRS or (self.last_device, device) in self.changes:
-                    self.changes[self.last_device, device] += 1
+                if len(self.change_counts) < _MAX_PAIRS or (self.last_device, device) in self.change_counts:
+                    self.change_counts[self.last_device, device] += 1
                 else:
                     self.left_out["changes of the device"] += 1
             self.last_device = device
@@ -336,7 +338,7 @@ class Reader:
         self.last_gpu = None
         if self.cpu_ops_after_gpu is not None:
             self.cpu_ops_after_gpu += [
-                op for op, _ in islice(run, _MAX_EAGER_NODES - len(self.cpu_ops_after_gpu))
+                op for op, _ in islice(run_pairs, _MAX_EAGER_NODES - len(self.cpu_ops_after_gpu))
             ]
 
     # ---------------------------------------------------------------- devices
@@ -351,20 +353,20 @@ class Reader:
         for match in _DEVICE_CREATION.finditer(block):
             self._add_device(match[1], match[2], is_created=True)
 
-    def _add_device(self, device_text: bytes, text: bytes, *, is_created: bool = False) -> None:
-        """Add a device, or replace the known one if that has no compute capability."""
+    def _add_device(self, device_text: bytes, description: bytes, *, is_created: bool = False) -> None:
+        """Add a device, or replace the known device if its compute capability is unknown."""
         device = shorten_device(device_text)
         if not device or (is_created and find_kind(device) not in ("GPU", "TPU")):
             return
-        name, pci, capability = (pattern.search(text) for pattern in (_DEVICE_NAME, _PCI, _CAPABILITY))
+        name, pci, capability = (pattern.search(description) for pattern in (_DEVICE_NAME, _PCI, _CAPABILITY))
         self.has_device_list = self.has_device_list or not is_created
         new_device = PlacementDevice(
-            device,
-            find_kind(device),
-            find_task(device),
-            name[1].decode("utf-8", "replace") if name else None,
-            capability[1].decode() if capability else None,
-            pci[1].decode() if pci else None,
+            device=device,
+            kind=find_kind(device),
+            task=find_task(device),
+            name=name[1].decode("utf-8", "replace") if name else None,
+            compute_capability=capability[1].decode() if capability else None,
+            pci_bus_id=pci[1].decode() if pci else None,
         )
         key = (new_device.device, new_device.name, new_device.pci_bus_id)
         known_device = self.devices.get(key)
@@ -381,56 +383,58 @@ class Reader:
         Pending nodes are counted first, unless they are the graph of an eager operation whose own line is
         missing at the end of the log.
         """
-        self.refusals.finish()
+        self.refusal_reader.finish()
         is_eager = bool(self.executed_counts or self.call_counts) or any(
-            refusal.is_eager for refusal in self.refusals.refusals
+            entry.is_eager for entry in self.refusal_reader.refusals
         )
-        if self.pending:
-            ops = [op for _, op, _ in self.pending.values()]
+        if self.pending_by_line_hash:
+            ops = [op for _, op, _ in self.pending_by_line_hash.values()]
             computing_ops = [op for op in ops if op not in _ARGUMENT_OPS]
             if self.executed_counts and len(computing_ops) == 1 and len(ops) > 1:
                 self._clear_pending()  # the log ends before the line that reports the operation
             else:
                 self._count_pending()
-        tables = (self.placed_counts, self.executed_counts, *(() if is_eager else (self.arguments,)))
+        tables = (self.placed_counts, self.executed_counts, *(() if is_eager else (self.argument_counts,)))
         has_graphs = bool(
-            self.placed_counts or self.arguments or self.has_device_list or self.refusals.refusals
+            self.placed_counts or self.argument_counts or self.has_device_list or self.refusal_reader.refusals
         )
         return PlacementData(
             api="2" if is_eager else "1" if has_graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.no_known_devices,
             ops=_make_counts(*tables),
-            refused=tuple(refusal.refusal for refusal in self.refusals.refusals),
-            between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.ops_between.most_common(10)),
-            release_messages=self.messages.text,
-            forgotten=bool(self.seen.before),
-            lines=self.lines + self.ends_in_line,
+            refused=tuple(entry.refusal for entry in self.refusal_reader.refusals),
+            between=tuple(
+                (op.decode("utf-8", "replace"), count) for op, count in self.ops_between.most_common(_MAX_OPS_BETWEEN)
+            ),
+            release_messages=self.first_messages.text,
+            forgotten=bool(self.seen_hashes.older),
+            lines=self.lines + self.ends_without_newline,
             bytes=self.bytes,
             calls=_make_counts(self.call_counts),
             copies=self._list_copies(tables),
             changes=self._list_changes(),
-            left_out=tuple((self.left_out + Counter(refusals=self.refusals.left_out)).items()),
+            left_out=tuple((self.left_out + Counter(refusals=self.refusal_reader.left_out)).items()),
         )
 
     def _list_copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[DeviceCopy, ...]:
-        """Return the copies that TensorFlow reports, then the operations that are only one end of a copy."""
+        """Return the copies that TensorFlow reports, followed by the operations that send or receive a copy."""
         copies = [
-            DeviceCopy(op.decode(), shorten_device(before), shorten_device(device), count)
-            for (op, before, device), count in self.copy_counts.most_common()
-            if shorten_device(before) and shorten_device(device)
+            DeviceCopy(op=op.decode(), before=shorten_device(source), device=shorten_device(target), count=count)
+            for (op, source, target), count in self.copy_counts.most_common()
+            if shorten_device(source) and shorten_device(target)
         ]
         end_counts: Counter[tuple[bytes, bytes]] = Counter()
         for table in tables:
-            end_counts.update({key: count for key, count in table.items() if key[0] in _COPY_OPS})
+            end_counts.update({(op, device): count for (op, device), count in table.items() if op in _COPY_OPS})
         for entry in _make_counts(end_counts - self.client_counts):
             is_source = _COPY_OPS[entry.op.encode()]
             copies.append(
                 DeviceCopy(
-                    entry.op,
-                    entry.device if is_source else None,
-                    None if is_source else entry.device,
-                    entry.count,
+                    op=entry.op,
+                    before=entry.device if is_source else None,
+                    device=None if is_source else entry.device,
+                    count=entry.count,
                 )
             )
         return tuple(copies)
@@ -439,7 +443,7 @@ class Reader:
         """Return the device changes, the most frequent ones first."""
         changes = (
             (shorten_device(before), shorten_device(after), count)
-            for (before, after), count in self.changes.most_common()
+            for (before, after), count in self.change_counts.most_common()
         )
         return tuple(
             DeviceChange(before, after, count) for before, after, count in changes if before != after
@@ -447,7 +451,7 @@ class Reader:
 
 
 def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
-    """Return the sum of the tables, sorted by device, then by operation."""
+    """Return the counts of all tables together, sorted by device, then by operation."""
     counts: Counter[tuple[str, str]] = Counter()
     for table in tables:
         for (op, device), count in table.items():
@@ -456,9 +460,9 @@ def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
     return tuple(OpCount(op, device, count) for (op, device), count in items)
 
 
-def _guess_operation(name: bytes) -> bytes:
+def _guess_operation(node_name: bytes) -> bytes:
     """Return the probable operation of a node whose type is not printed.
 
     It is the node's name without the number that TensorFlow appends to a repeated name, such as "MatMul_1".
     """
-    return _NODE_NUMBER.sub("", name.decode("utf-8", "replace")).encode()
+    return _NODE_NUMBER.sub("", node_name.decode("utf-8", "replace")).encode()

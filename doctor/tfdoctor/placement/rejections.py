@@ -1,6 +1,6 @@
 """Parse the messages with which TensorFlow refuses to place an operation on a device.
 
-The first line of such a message has the reason. Later lines name the operation's type and its kernels.
+The first line of such a message contains the reason. Later lines name the operation's type and its kernels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRIGGERS = (
 )
 """A block with a refusal contains one of these texts, which are faster to find than the pattern below.
 
-The first letter is missing where it may be a capital or not.
+The first letter of a text is missing if it may be a capital or a small letter.
 """
 _MESSAGE_START = re.compile(
     rb"Cannot assign a device (?:to|for) (?:node|operation) "
@@ -64,12 +64,12 @@ _OP_PATTERNS = (
     re.compile(r"\[Op:([\w>]+)\]"),
 )
 _COLOCATED_OP = r"^  {node} \(([\w>]+)\)"
-# A listed kernel: its kind of device, and the types to which it is limited.
+# A kernel in the list: its kind of device, and the types to which it is limited.
 _KERNEL = re.compile(r"device=['\\]{1,3}([A-Z_]{1,40})\\?'(; [^\n]*)?")
 _KERNEL_LIST = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
 _ATTRIBUTES = re.compile(r"(?:= [A-Za-z_][\w>]*\[|^Node attrs: )([^\n]{1,2000})", re.MULTILINE)
 _TYPE_ATTRIBUTE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]]|$)")
-_FOLLOWING_ERROR = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
+_NEXT_ERROR = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
 _DEVICE_NAME = re.compile(
     r"(?:(/job:[\w.\-]{1,80})(?:/replica:(\d{1,9}))?(?:/task:(\d{1,9}))?)?/(?:device:)?([A-Za-z_]{1,40}):(\d{1,6}|\*)$"
 )
@@ -122,7 +122,7 @@ class RefusalReader:
             line += block.count(b"\n", start, match.start())
             start = match.start()
             text = block[start : start + MAX_MESSAGE_BYTES]
-            if start + MAX_MESSAGE_BYTES > len(block):
+            if start + MAX_MESSAGE_BYTES > len(block):  # the message may continue in the next block
                 self._parse_pending()
                 self._pending = text, line
             else:
@@ -133,50 +133,51 @@ class RefusalReader:
         self._parse_pending()
 
     def _parse_pending(self) -> None:
-        """Parse the part that was read of an incomplete message, if there is one."""
+        """Parse the incomplete message as far as it was read, if there is one."""
         if self._pending is not None:
-            self._parse_message(*self._pending)
+            message_start, line = self._pending
+            self._parse_message(message_start, line)
             self._pending = None
 
-    def _parse_message(self, data: bytes, line: int) -> None:
+    def _parse_message(self, message_bytes: bytes, line: int) -> None:
         """Parse a message up to the next message or error, and add its refusal."""
-        next_start = _MESSAGE_START.search(data, 1)
-        message = data[: next_start.start()] if next_start is not None else data
+        next_start = _MESSAGE_START.search(message_bytes, 1)
+        message = message_bytes[: next_start.start()] if next_start is not None else message_bytes
         text = message.decode("utf-8", "replace").replace("\r", "")
-        following = _FOLLOWING_ERROR.search(text)
-        if following is not None:
-            text = text[: following.start()]
+        next_error = _NEXT_ERROR.search(text)
+        if next_error is not None:
+            text = text[: next_error.start()]
         refusal = _parse_refusal(text, line)
         if refusal is not None:
-            self._add(refusal)
+            self._add_refusal(refusal)
 
-    def _add(self, new_refusal: ReadRefusal) -> None:
+    def _add_refusal(self, new_entry: ReadRefusal) -> None:
         """Add a refusal, or add its details to the known refusal of the same node and device."""
-        refusal = new_refusal.refusal
-        for index, known_read in enumerate(self.refusals):
-            known = known_read.refusal
-            if (refusal.node, refusal.wanted) == (known.node, known.wanted) and (
-                refusal.op == known.op or (refusal.node is not None and None in (refusal.op, known.op))
+        refusal = new_entry.refusal
+        for index, known_entry in enumerate(self.refusals):
+            known_refusal = known_entry.refusal
+            if (refusal.node, refusal.wanted) == (known_refusal.node, known_refusal.wanted) and (
+                refusal.op == known_refusal.op or (refusal.node is not None and None in (refusal.op, known_refusal.op))
             ):
                 self.refusals[index] = ReadRefusal(
                     replace(
-                        known,
-                        op=known.op or refusal.op,
-                        reason=known.reason or refusal.reason,
-                        listed=known.listed or refusal.listed,
-                        types=known.types or refusal.types,
+                        known_refusal,
+                        op=known_refusal.op or refusal.op,
+                        reason=known_refusal.reason or refusal.reason,
+                        listed=known_refusal.listed or refusal.listed,
+                        types=known_refusal.types or refusal.types,
                     ),
-                    known_read.is_eager or new_refusal.is_eager,
+                    known_entry.is_eager or new_entry.is_eager,
                 )
                 return
         if len(self.refusals) < MAX_REFUSALS:
-            self.refusals.append(new_refusal)
+            self.refusals.append(new_entry)
         else:
             self.left_out += 1
 
 
 def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
-    """Parse a message into a refusal. Return None if it has neither a reason nor a device nor a node."""
+    """Parse a message into a refusal. Return None if it names neither a reason nor a device nor a node."""
     first_line = text.partition("\n")[0]
     if (
         "assign a device" in first_line
@@ -198,17 +199,24 @@ def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
         op = colocated_op[1]
     if reason is None and not device and node is None:
         return None
-    definition = _ATTRIBUTES.search(text)
-    types = (
-        tuple((name, normalize_type(type_name)) for name, type_name in _TYPE_ATTRIBUTE.findall(definition[1]))
-        if definition
+    attributes = _ATTRIBUTES.search(text)
+    type_attributes = (
+        tuple((attribute, normalize_type(type_name)) for attribute, type_name in _TYPE_ATTRIBUTE.findall(attributes[1]))
+        if attributes
         else ()
     )
     is_eager = "[Op:" in text or "enable_soft_placement=" in first_line or "unknown device" in first_line
     lists_kernels = _KERNEL_LIST.search(text) is not None
     return ReadRefusal(
         Refusal(
-            op, node, device or None, reason, line, clean_line(first_line, limit=300), lists_kernels, types
+            op=op,
+            node=node,
+            wanted=device or None,
+            reason=reason,
+            line=line,
+            text=clean_line(first_line, limit=300),
+            listed=lists_kernels,
+            types=type_attributes,
         ),
         is_eager,
     )
@@ -243,12 +251,12 @@ def _find_reason(text: str, first_line: str, device: str) -> str | None:
 def _find_kernel_reason(text: str, device: str) -> str:
     """Return "no-kernel-for-type" if the message lists kernels for this kind of device, else "no-kernel".
 
-    If the message names no kind of device, any listed kernel for certain types counts.
+    If the message names no kind of device, a kernel for any kind counts if it is limited to certain types.
     """
     kind = device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
-    kernel_kinds = [(name, types or "") for name, types in _KERNEL.findall(text)]
+    listed_kernels = [(kernel_kind, types or "") for kernel_kind, types in _KERNEL.findall(text)]
     kind_match = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)
     kind = kind or (kind_match[1] if kind_match else "")
     if kind:
-        return "no-kernel-for-type" if any(name == kind for name, _ in kernel_kinds) else "no-kernel"
-    return "no-kernel-for-type" if any(types for _, types in kernel_kinds) else "no-kernel"
+        return "no-kernel-for-type" if any(kernel_kind == kind for kernel_kind, _ in listed_kernels) else "no-kernel"
+    return "no-kernel-for-type" if any(types for _, types in listed_kernels) else "no-kernel"

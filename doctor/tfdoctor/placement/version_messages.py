@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 2000
 MAX_SOURCE_LINES = 1000
 """The maximum number of source lines whose first messages are stored."""
 _SOURCE_LINE = re.compile(rb"\.cc:(\d{1,5})\]")
-"""The end of a message's source reference. It is short, so that the search is fast."""
+"""The end of a message's source reference, such as ".cc:42]". It is short, so that the search is fast."""
 _RELEASE_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
 """A version of a published release or release candidate."""
 _VENDOR_BUILD = re.compile(
@@ -37,18 +37,19 @@ class FirstMessages:
     def __init__(self) -> None:
         self.beginning = b""
         self.lines: list[bytes] = []
-        self._numbers: set[bytes] = set()
-        self._remaining = BEGINNING_BYTES
+        """The first message for each source line number."""
+        self._source_line_numbers: set[bytes] = set()
+        self._remaining_bytes = BEGINNING_BYTES
 
     def read_block(self, block: bytes) -> None:
         """Read a block of complete lines."""
-        if self._remaining:
-            has_space = len(block) <= self._remaining
-            self.beginning += block if has_space else block[: block.rfind(b"\n", 0, self._remaining) + 1]
-            self._remaining = self._remaining - len(block) if has_space else 0
-        new_numbers = set(_SOURCE_LINE.findall(block)) - self._numbers
+        if self._remaining_bytes:
+            has_space = len(block) <= self._remaining_bytes
+            self.beginning += block if has_space else block[: block.rfind(b"\n", 0, self._remaining_bytes) + 1]
+            self._remaining_bytes = self._remaining_bytes - len(block) if has_space else 0
+        new_numbers = set(_SOURCE_LINE.findall(block)) - self._source_line_numbers
         for number in sorted(new_numbers)[: MAX_SOURCE_LINES - len(self.lines)]:
-            self._numbers.add(number)
+            self._source_line_numbers.add(number)
             position = block.find(b".cc:" + number + b"]")
             line = block[
                 max(block.rfind(b"\n", 0, position) + 1, position - MAX_LINE_BYTES) : position
@@ -65,8 +66,8 @@ class FirstMessages:
 def infer_era(messages: bytes, compat: Compat) -> str | None:
     """Return the minor releases that can have written the log, such as "2.10" or "2.4-2.11".
 
-    Return None if the log does not show them, or if a nightly, a vendor's build or several TensorFlow versions wrote
-    the log, because their kernels are unknown.
+    Return None if the log does not show them. Also return None if a nightly, a vendor's build or several versions of
+    TensorFlow wrote the log, because their kernels are unknown.
     """
     if _VENDOR_BUILD.search(messages):
         return None

@@ -45,6 +45,8 @@ NAME_PLACEHOLDER, QUOTED_NAME_PLACEHOLDER, CAPABILITY_PLACEHOLDER, DRIVER_PLACEH
 
 In this order: the GPU's name, the name quoted for a shell, its compute capability, the driver, the glibc.
 """
+_QUOTED_PLACEHOLDER = shlex.quote(NAME_PLACEHOLDER)
+"""The placeholder of the GPU's name as the commands of an option contain it."""
 ANY_GPU = "*"
 """The key for every compute capability, if the answer does not depend on the GPU."""
 OLDEST_BRANCH = 375
@@ -102,6 +104,7 @@ class DriverSteps:
             for index, step in enumerate(self.steps)
             if "*" not in step and versions.parse_numbers(step) <= numbers
         ]
+        # Index 0 is for drivers that are older than all steps.
         return older_indexes[-1] + 1 if older_indexes else 0
 
     @property
@@ -113,7 +116,7 @@ class DriverSteps:
 
 @dataclass
 class AnswerTable:
-    """The answers of the planner. `find_answer` looks up one; writers of other formats read the fields."""
+    """The answers of the planner. `find_answer` finds one; writers of other formats read the fields."""
 
     systems: tuple[TableSystem, ...]
     cards: dict[str, tuple[str, ...]]
@@ -139,9 +142,9 @@ class AnswerTable:
     cells: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
     """The answers to each request, as run-length encoded rows (see `encode_runs`).
 
-    The key is (system, minor, Python, capability), and "" in it means any. A row has one answer for each index
-    that `DriverSteps.find_index` returns. If the GPU does not matter, `ANY_GPU` has the only row, with one
-    answer.
+    The key is (system, minor, Python, capability), in which "" means any value. A row has one answer for each
+    index that `DriverSteps.find_index` returns. If the GPU does not matter, the only row has the capability
+    `ANY_GPU` and one answer.
     """
 
     def find_answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
@@ -155,6 +158,7 @@ class AnswerTable:
         platform = next(table_system.platform for table_system in self.systems if table_system.key == system)
         index = self.drivers[platform].find_index(driver)
         row = self.cells[system, minor, python, capability]
+        # Find the run that contains the index.
         for answer, count in zip(row[::2], row[1::2], strict=True):
             index -= count
             if index < 0:
@@ -185,15 +189,12 @@ def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
     return tuple(runs)
 
 
-_QUOTED = shlex.quote(NAME_PLACEHOLDER)
-
-
 def insert_text_placeholders(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
     """Replace the given values in a text with placeholders. This is the inverse of `replace_placeholders`.
 
     A capability or glibc is replaced only after certain words, because it may equal another version number.
     """
-    text = text.replace(_QUOTED, QUOTED_NAME_PLACEHOLDER)
+    text = text.replace(_QUOTED_PLACEHOLDER, QUOTED_NAME_PLACEHOLDER)
     if capability is not None:
         text = re.sub(
             rf"(compute capability |--gpu ){re.escape(capability)}(?![.\d])",

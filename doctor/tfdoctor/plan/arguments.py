@@ -35,10 +35,11 @@ __all__ = [
 T = TypeVar("T")
 
 _DRIVER_PATTERN = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
-_OLDEST_DRIVER = 100
-"""The lowest accepted branch: a lower number is probably a CUDA version."""
+_MIN_DRIVER_BRANCH = 100
+"""The lowest accepted branch. A lower number is probably a CUDA version."""
 _MAX_MACHINES = 64
 """Limit for the combinations of GPUs that are planned for if GPU names are ambiguous."""
+_GPU_SEPARATOR = re.compile(r"[,;+&]|\band\b")
 _PYTHON_PATTERN = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
@@ -51,10 +52,10 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
     try:
         recommendations = [recommend(compat, request, machine) for machine in expand_gpu_names(host)]
     except UnknownReleaseError as error:
-        nearest = ", ".join(error.nearest)
+        nearest_versions = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
         raise UsageError(
-            msg, hint=f"The nearest: {nearest}. `tfdoctor matrix` lists every release."
+            msg, hint=f"The nearest: {nearest_versions}. `tfdoctor matrix` lists every release."
         ) from error
     except versions.VersionSyntaxError as error:
         msg = f"--tf: {error}."
@@ -77,19 +78,21 @@ def add_machine_arguments(
         return recommendation
 
     def add_arguments(option: Option) -> Option:
-        first, *other_commands = option.commands
-        return dataclasses.replace(option, commands=(" ".join([first, *arguments]), *other_commands))
+        first_command, *other_commands = option.commands
+        return dataclasses.replace(option, commands=(" ".join([first_command, *arguments]), *other_commands))
 
     conflict = recommendation.conflict
     if conflict is not None:
-        nearest = tuple(
-            dataclasses.replace(item, option=add_arguments(item.option)) if item.is_same_machine else item
-            for item in conflict.suggestions
+        suggestions = tuple(
+            dataclasses.replace(suggestion, option=add_arguments(suggestion.option))
+            if suggestion.is_same_machine
+            else suggestion
+            for suggestion in conflict.suggestions
         )
-        conflict = dataclasses.replace(conflict, suggestions=nearest)
+        conflict = dataclasses.replace(conflict, suggestions=suggestions)
     return dataclasses.replace(
         recommendation,
-        options=tuple(add_arguments(item) for item in recommendation.options),
+        options=tuple(add_arguments(option) for option in recommendation.options),
         conflict=conflict,
     )
 
@@ -116,21 +119,26 @@ def expand_gpu_names(host: Host) -> tuple[Host, ...]:
 
 
 def _summarize_recommendation(recommendation: Recommendation) -> tuple[object, ...]:
-    """Return the parts of a recommendation that decide whether two machines have the same one."""
-    first = recommendation.options[0] if recommendation.options else None
-    return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious_count)
+    """Return the values that must be equal if two machines are to get the same recommendation."""
+    best_option = recommendation.options[0] if recommendation.options else None
+    if best_option is None:
+        return ()
+    return best_option.recipe, best_option.tensorflow, best_option.python, best_option.serious_count
 
 
 def _format_recommendation(recommendation: Recommendation) -> str:
-    first = recommendation.options[0] if recommendation.options else None
-    return f"TensorFlow {first.tensorflow}" if first is not None else "there is no way"
+    best_option = recommendation.options[0] if recommendation.options else None
+    return f"TensorFlow {best_option.tensorflow}" if best_option is not None else "there is no way"
 
 
 def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
-    """Return the error that asks which of several GPUs is meant."""
+    """Return the error that asks which of several GPUs is meant.
+
+    `outcomes` are the recommendations for the machines of `expand_gpu_names`, as text; [] if they do not matter.
+    """
     ambiguous_cards = [card for card in host.cards if card.other_capabilities]
     names = " and ".join(f"`{clean_line(card.name)}`" for card in ambiguous_cards)
-    parts = []
+    choices = []
     for card in ambiguous_cards:
         match = compat.find_gpus_by_name(card.name)
         for index, capability in enumerate((card.capability, *card.other_capabilities)):
@@ -138,12 +146,12 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
             ids = [f"10de:{pci_id}" for gpu in gpus for pci_id in gpu.pci_ids][:2]
             example = f" ({', '.join([gpus[0].name, *ids])})" if gpus else ""
             outcome = f": {outcomes[index]}" if len(ambiguous_cards) == 1 and outcomes else ""
-            parts.append(f"--gpu {capability}{example}{outcome}")
+            choices.append(f"--gpu {capability}{example}{outcome}")
     verb = "is the name" if len(ambiguous_cards) == 1 else "are names"
     msg = f"--gpu: {names} {verb} of several cards, and the answer depends on which card is meant."
     return UsageError(
         msg,
-        hint=f"Give its compute capability or its PCI id instead: {'; '.join(parts)}. "
+        hint=f"Give its compute capability or its PCI id instead: {'; '.join(choices)}. "
         "`nvidia-smi --query-gpu=name,compute_cap --format=csv` and `lspci -nn` show them.",
     )
 
@@ -171,7 +179,7 @@ def validate_driver(text: str | None) -> str | None:
         raise UsageError(
             msg, hint="As nvidia-smi prints it: --driver 550.54.14, or its branch: --driver 550."
         )
-    if text is not None and versions.major(text) < _OLDEST_DRIVER:
+    if text is not None and versions.major(text) < _MIN_DRIVER_BRANCH:
         msg = f"--driver: {text} is not a version of NVIDIA's driver."
         raise UsageError(
             msg,
@@ -180,13 +188,10 @@ def validate_driver(text: str | None) -> str | None:
     return text
 
 
-_SEPARATOR = re.compile(r"[,;+&]|\band\b")
-
-
 def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
     """Return the GPU that `text` specifies by a compute capability, a PCI ID or a name.
 
-    If the name is that of several chips, the result has the capabilities of all of them. `option` is the
+    If several chips have this name, the result has the capabilities of all of them. `option` is the
     command-line option for error messages. Raise UsageError if no GPU matches.
     """
     if "." in text and text.replace(".", "").isdigit():
@@ -201,13 +206,13 @@ def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
         return HostGpu(gpu_by_id.name, gpu_by_id.capability)
     match = compat.find_gpus_by_name(text)
     if match is None:
-        nearest = compat.nearest_gpu_names(text)
-        advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
+        nearest_names = compat.nearest_gpu_names(text)
+        advice = f"The nearest: {', '.join(nearest_names)}. " if nearest_names else ""
         msg = f"{option}: no NVIDIA GPU called `{text}` is known."
-        if _SEPARATOR.search(text):
+        if _GPU_SEPARATOR.search(text):
             advice = f"Several cards: {option} once for each. "
         raise UsageError(msg, hint=f"{advice}`tfdoctor matrix --list-gpus` lists every one.")
     names = {gpu.name for gpu in match.gpus}
-    first, *others = match.capabilities
-    name = match.gpus[0].name if len(names) == 1 or not others else text
-    return HostGpu(name, first, tuple(others))
+    capability, *other_capabilities = match.capabilities
+    name = match.gpus[0].name if len(names) == 1 or not other_capabilities else text
+    return HostGpu(name, capability, tuple(other_capabilities))

@@ -1,4 +1,4 @@
-"""Add the digests and sizes that registries reported to the images of an option."""
+"""Add digests and sizes, as registries reported them, to the images of an option."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def add_manifest(compat: Compat, option: Option) -> Option:
         option = replace(
             option, base=replace(base, digest=base.digest or _get_measured_digest(manifest)), parts=parts
         )
-    tool_manifest = compat.manifests.get_manifest(conda.image) if conda is not None else None
-    if conda is not None and tool_manifest is not None and _get_measured_digest(tool_manifest) is not None:
-        option = replace(option, conda=replace(conda, image=f"{conda.image}@{tool_manifest.digest}"))
+    conda_manifest = compat.manifests.get_manifest(conda.image) if conda is not None else None
+    if conda is not None and conda_manifest is not None and _get_measured_digest(conda_manifest) is not None:
+        option = replace(option, conda=replace(conda, image=f"{conda.image}@{conda_manifest.digest}"))
     return option
 
 
@@ -51,19 +51,19 @@ def _get_measured_digest(manifest: Manifest) -> str | None:
 
 def _describe_manifest(manifest: Manifest) -> str:
     """Return the digest, the sizes and their source as text."""
-    parts = [manifest.digest] if manifest.digest is not None else []
+    details = [manifest.digest] if manifest.digest is not None else []
     if manifest.download is not None:
         layers = f" in {manifest.layers} layers" if manifest.layers is not None else ""
-        parts.append(f"{_format_size(manifest.download)} to download{layers}")
+        details.append(f"{_format_size(manifest.download)} to download{layers}")
     if manifest.unpacked is not None:
-        parts.append(f"{_format_size(manifest.unpacked)} on disk")
+        details.append(f"{_format_size(manifest.unpacked)} on disk")
     source = (
         "as the registry said"
         if manifest.evidence == "measured"
         else "as other projects tell it; the registry was not asked"
     )
-    return f"{', '.join(parts)} ({source}, {manifest.read})"
+    return f"{', '.join(details)} ({source}, {manifest.read})"
 
 
-def _format_size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+def _format_size(byte_count: int) -> str:
+    return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e9 else f"{byte_count / 1e6:.0f} MB"

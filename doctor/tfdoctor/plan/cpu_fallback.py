@@ -25,6 +25,7 @@ def make_release_remedy(target: Target, release: Release, python: str | None) ->
         f"{release.package}=={release.version}",
         *advice.list_companion_pins(target.compat, release),
     )
+    # Without the last command, `tfdoctor check`, which looks for a GPU.
     commands = advice.make_venv_commands(target, requirements, f"python{chosen_python}")[:-1]
     return Remedy(f"Without a GPU, with Python {chosen_python}.", commands)
 
@@ -32,7 +33,7 @@ def make_release_remedy(target: Target, release: Release, python: str | None) ->
 def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy | None:
     """Return the remedy that installs the requested TensorFlow, or the newest one, for the machine's CPU.
 
-    Return None if no release fits, or if the machine may have a GPU and its processor is not ARM.
+    Return None if no release fits. Also return None if the machine may have a GPU, unless its processor is ARM.
     """
     if not (host.has_no_gpu or is_arm64(host)):
         return None
@@ -51,7 +52,7 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
             requirement = f"tensorflow=={releases[0].version}"
         else:
             return None
-        commands = advice.make_venv_commands(target, (requirement,), f"python{python or 3}")[:-1]
+        commands = advice.make_venv_commands(target, (requirement,), f"python{python or 3}")[:-1]  # without check
         return Remedy("On the CPU only: the package index has wheels for it, without GPU code.", commands)
     release = next((candidate for candidate in releases if python in candidate.linux_pythons), None)
     if release is None and request.python is None and releases:

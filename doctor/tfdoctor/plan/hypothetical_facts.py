@@ -1,6 +1,7 @@
 """Predict the facts of an environment that does not exist yet, for the rules of `check`.
 
-An error in the facts of a plan is a defect of the planner. Errors in the facts of a Dockerfile are its defects.
+If a rule fails with the facts of a plan, the planner has a defect. If it fails with those of a Dockerfile, the
+Dockerfile has one.
 """
 
 from __future__ import annotations
@@ -104,16 +105,16 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
     lock = compat.locks.get_lock(release.package, release.version, option.python)
     locked_packages = lock.packages if lock is not None and not is_ngc else ()
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
-    site = SITE_PACKAGES.format(option.python)
+    site_packages = SITE_PACKAGES.format(option.python)
     wheel_by_soname = {
-        name: compat.find_wheel(name, versions.major(option.cuda)) if option.cuda_set is not None else None
-        for name in release.required_libraries
+        soname: compat.find_wheel(soname, versions.major(option.cuda)) if option.cuda_set is not None else None
+        for soname in release.required_libraries
     }
     sketch = Sketch(
-        version,
-        release.package,
-        option.python,
-        (
+        version=version,
+        package=release.package,
+        python=option.python,
+        distributions=(
             (release.package, option.tensorflow),
             *(
                 (locked_package.name, locked_package.version)
@@ -124,8 +125,8 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
         ),
         has_gpu_code=True,
         path_by_soname={
-            name: f"{site}/{wheel.folder}/{name}"
-            for name, wheel in wheel_by_soname.items()
+            soname: f"{site_packages}/{wheel.folder}/{soname}"
+            for soname, wheel in wheel_by_soname.items()
             if wheel is not None
         },
         modules=tuple(companion.package for companion in compat.companions) if is_ngc else (),
@@ -136,24 +137,24 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
 
 
 def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
-    """Return the facts that `check` would collect in this environment."""
-    host, tensorflow = sketch.host, _make_tensorflow(sketch)
+    """Return the facts that `check` would collect in the environment of a sketch."""
+    host, tensorflow = sketch.host, _make_tensorflow_facts(sketch)
     build = describe_build(tensorflow, compat)
     cubins = build.release.cubin if build.release is not None else ()
     cards = host.cards or (HostGpu("a card that it has code for", cubins[-1] if cubins else "7.0"),)
     return Facts(
-        machine=_make_machine(sketch),
+        machine=_make_machine_facts(sketch),
         environment=EnvironmentFacts(dict(sketch.variables), (), None),
-        driver=_make_driver(compat, cards, host),
-        python=Known(_make_python(sketch), SOURCE),
+        driver=_make_driver_facts(compat, cards, host),
+        python=Known(_make_python_facts(sketch), SOURCE),
         tensorflow=Known(tensorflow, SOURCE),
-        loader=Known(_make_loader(sketch, tensorflow, build), SOURCE),
+        loader=Known(_make_loader_facts(sketch, tensorflow, build), SOURCE),
         toolkits=(CudaToolkit("/usr/local/cuda", None, libdevice=True, ptxas=True),),
         nvcc=Absent(SOURCE, "no nvcc"),
     )
 
 
-def _make_machine(sketch: Sketch) -> MachineFacts:
+def _make_machine_facts(sketch: Sketch) -> MachineFacts:
     return MachineFacts(
         system="Linux",
         machine="x86_64",
@@ -169,11 +170,11 @@ def _make_machine(sketch: Sketch) -> MachineFacts:
     )
 
 
-def _make_driver(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -> DriverFacts:
-    """Return the facts of the host's driver, or of the newest driver if the host's is not known."""
+def _make_driver_facts(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -> DriverFacts:
+    """Return the facts of the host's driver. If it is not known, assume the newest one."""
     driver = host.driver
     if driver is not None and driver.count(".") < COMPLETE_VERSION_DOTS:
-        # A branch stands for its newest driver, which is above every known version of it.
+        # A branch stands for its newest driver. This number is higher than every known version of a branch.
         driver = f"{driver}.9999"
     cuda = (
         compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
@@ -192,7 +193,17 @@ def _make_driver(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -> Driv
         )
         for index, card in enumerate(cards)
     )
-    nvml = tuple(NvmlDevice(d.ordinal, d.name, None, d.pci_bus_id, d.memory_mib, 0) for d in devices)
+    nvml_devices = tuple(
+        NvmlDevice(
+            index=device.ordinal,
+            name=device.name,
+            uuid=None,
+            pci_bus_id=device.pci_bus_id,
+            memory_total_mib=device.memory_mib,
+            memory_used_mib=0,
+        )
+        for device in devices
+    )
     return DriverFacts(
         pci=Absent(SOURCE, "the plan has no PCI bus"),
         kernel_module=Known(KernelModule(driver, open_kernel=True), SOURCE)
@@ -216,13 +227,23 @@ def _make_driver(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -> Driv
         ),
         cuda_unhidden=None,
         nvml=Known(
-            Nvml(True, "", f"{LIBRARY_FOLDER}/libnvidia-ml.so.1", 0, "", driver, len(devices), nvml), SOURCE
+            Nvml(
+                loaded=True,
+                load_error="",
+                path=f"{LIBRARY_FOLDER}/libnvidia-ml.so.1",
+                init=0,
+                init_error="",
+                driver_version=driver,
+                count=len(devices),
+                devices=nvml_devices,
+            ),
+            SOURCE,
         ),
     )
 
 
-def _make_python(sketch: Sketch) -> PythonFacts:
-    site = SITE_PACKAGES.format(sketch.python)
+def _make_python_facts(sketch: Sketch) -> PythonFacts:
+    site_packages = SITE_PACKAGES.format(sketch.python)
     return PythonFacts(
         requested=PREFIX,
         executable=f"{PREFIX}/bin/python",
@@ -239,35 +260,35 @@ def _make_python(sketch: Sketch) -> PythonFacts:
         virtual=True,
         conda_prefix=None,
         externally_managed=False,
-        sys_path=(site,),
-        site_packages=(site,),
-        distributions=tuple(Distribution(name, version, site) for name, version in sketch.distributions),
+        sys_path=(site_packages,),
+        site_packages=(site_packages,),
+        distributions=tuple(Distribution(name, version, site_packages) for name, version in sketch.distributions),
         conda_packages=(),
         tag=versions.format_python_tag(sketch.python),
         modules=sketch.modules,
     )
 
 
-def _make_tensorflow(sketch: Sketch) -> TensorFlowFacts:
-    site, version = SITE_PACKAGES.format(sketch.python), sketch.version
+def _make_tensorflow_facts(sketch: Sketch) -> TensorFlowFacts:
+    site_packages, version = SITE_PACKAGES.format(sketch.python), sketch.version
     numbers = versions.parse_numbers(version) if version is not None else ()
     # Only these minors have a separate core package.
     core = "tensorflow_core" if numbers[:2] in ((1, 15), (2, 0)) else "tensorflow"
     return TensorFlowFacts(
-        package_dir=f"{site}/tensorflow",
-        core_dir=f"{site}/{core}",
+        package_dir=f"{site_packages}/tensorflow",
+        core_dir=f"{site_packages}/{core}",
         version=version,
         distribution=sketch.package,
-        framework=f"{site}/{core}/libtensorflow_framework.so.{numbers[0] if numbers else 2}",
-        pywrap=f"{site}/{core}/python/_pywrap_tensorflow_internal.so",
+        framework=f"{site_packages}/{core}/libtensorflow_framework.so.{numbers[0] if numbers else 2}",
+        pywrap=f"{site_packages}/{core}/python/_pywrap_tensorflow_internal.so",
         missing_files=(),
         build_info={} if sketch.has_gpu_code is None else {"is_cuda_build": str(sketch.has_gpu_code)},
         cuda_config={},
     )
 
 
-def _make_loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
-    resolutions = [_make_resolution(sketch, name) for name in list_opened_sonames(build)]
+def _make_loader_facts(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
+    resolutions = [_make_resolution(sketch, soname) for soname in list_opened_sonames(build)]
     missing = tuple(resolution.soname for resolution in resolutions if not resolution.ok)
     import_fails = bool(missing) and build.linkage == "needed"
     return LoaderFacts(

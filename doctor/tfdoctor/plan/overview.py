@@ -31,8 +31,8 @@ class Overview:
     """One line for consecutive minors whose newest releases have equal values."""
 
     newest: str
+    """The newest minor, such as `"2.18"`."""
     oldest: str
-    """The range of minors, each such as `"2.18"`."""
     python: str
     cuda: str
     cudnn: str
@@ -41,11 +41,11 @@ class Overview:
     cards: str
     """The oldest and the newest GPU generation with machine code, such as `"GTX 10 to H100"`."""
     newer: str
-    """Whether newer GPUs work: `"+"` by JIT compilation, `"*"` only some of them, `""` not at all."""
+    """Whether newer GPUs work: `"+"` by JIT compilation, `"*"` only for some of them, `""` not at all."""
     way: str
-    """The tfdoctor command that installs it: `"install"`, `"build"`, or `""` if no option exists."""
+    """The tfdoctor command that installs these releases: `"install"`, `"build"`, or `""` if no option exists."""
     marked: bool
-    """Whether there is a known problem with its libraries, its packaging or some GPUs."""
+    """Whether there is a known problem with the libraries, the packaging or some GPUs."""
 
     @property
     def span(self) -> str:
@@ -65,14 +65,14 @@ def list_overviews(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview,
         if not release.gpu or release.is_prerelease or release.yanked or release.minor in seen_minors:
             continue
         seen_minors.add(release.minor)
-        current = _make_overview(compat, row)
+        overview = _make_overview(compat, row)
         if (
             overviews
-            and replace(current, newest=overviews[-1].newest, oldest=overviews[-1].oldest) == overviews[-1]
+            and replace(overview, newest=overviews[-1].newest, oldest=overviews[-1].oldest) == overviews[-1]
         ):
-            overviews[-1] = replace(overviews[-1], oldest=current.oldest)
+            overviews[-1] = replace(overviews[-1], oldest=overview.oldest)
         else:
-            overviews.append(current)
+            overviews.append(overview)
     return tuple(overviews)
 
 
@@ -80,32 +80,32 @@ def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
     release = row.release
     cards, newer = _describe_cards(compat, release)
     return Overview(
-        release.minor,
-        release.minor,
-        format_python_ranges(release.linux_pythons),
-        versions.major_minor(release.cuda) if release.cuda else "?",
-        release.cudnn or "?",
-        str(versions.major(row.driver_linux)) if row.driver_linux else "?",
-        cards,
-        newer,
-        _find_command(compat, release),
-        has_known_error(row),
+        newest=release.minor,
+        oldest=release.minor,
+        python=format_python_ranges(release.linux_pythons),
+        cuda=versions.major_minor(release.cuda) if release.cuda else "?",
+        cudnn=release.cudnn or "?",
+        driver=str(versions.major(row.driver_linux)) if row.driver_linux else "?",
+        cards=cards,
+        newer=newer,
+        way=_find_command(compat, release),
+        marked=has_known_error(row),
     )
 
 
 def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
-    """Return the range of generations with machine code, and the value of `Overview.newer`."""
+    """Return the values of `Overview.cards` and `Overview.newer`; "?" if no generation has machine code."""
     generations = compat.cards.generation
     codes = [find_code_on_gpu(compat, release, generation.capability) for generation in generations]
-    native = [
+    native_names = [
         generation.name for generation, code in zip(generations, codes, strict=True) if code == "native"
     ]
-    # The generations after the last one with machine code.
-    newer = codes[len(codes) - codes[::-1].index("native") :] if native else codes
-    mark = "*" if "arch-specific" in newer else "+" if "jit" in newer else ""
-    if not native:
+    # The codes of the generations after the last one with machine code.
+    newer_codes = codes[len(codes) - codes[::-1].index("native") :] if native_names else codes
+    mark = "*" if "arch-specific" in newer_codes else "+" if "jit" in newer_codes else ""
+    if not native_names:
         return "?", mark
-    return (native[0] if len(native) == 1 else f"{native[0]} to {native[-1]}"), mark
+    return (native_names[0] if len(native_names) == 1 else f"{native_names[0]} to {native_names[-1]}"), mark
 
 
 def _find_command(compat: Compat, release: Release) -> str:

@@ -32,6 +32,8 @@ PYTHON2 = "2.7"
 """The Python 2 version of TensorFlow's images."""
 CONDA_CHANNEL = "conda-forge"
 """The only conda channel that everybody may use free of charge."""
+_SLIM_IMAGE_BYTES = 130_000_000
+"""Approximate unpacked size of a slim Python image."""
 
 
 def try_recipe(
@@ -40,7 +42,7 @@ def try_recipe(
     """Return the option that installs a release with this recipe, or the reasons why that is impossible."""
     if recipe.has_own_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
-        return _make_rejected(
+        return _make_rejection(
             recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")]
         )
     result = RECIPES[recipe](compat, release, request, host)
@@ -80,7 +82,7 @@ def make_install_command(release: Release, python: str, request: Request) -> str
     return f"tfdoctor install --tf {release.version}{python_option}"
 
 
-def _make_rejected(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejected:
+def _make_rejection(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejected:
     return Rejected(recipe, release.version, tuple(reasons))
 
 
@@ -103,12 +105,12 @@ def _explain_wheels(cuda_set: CudaSet) -> str:
 
 
 def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
-    """Return the titles of a wheel's libraries as text, or else the purpose of the wheel.
+    """Return the titles of a wheel's libraries as text, or the purpose of the wheel if there are none.
 
     Only libraries in libraries.toml have a title.
     """
-    families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
-    titles = dict.fromkeys(family.title for family in families if family is not None)
+    library_families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
+    titles = dict.fromkeys(family.title for family in library_families if family is not None)
     if titles:
         return ", ".join(titles)
     return "ptxas and libdevice, with which XLA compiles" if "nvcc" in wheel.name else "needed by the others"
@@ -118,11 +120,11 @@ def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
 
 
 def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of a virtual environment on this machine, or why it does not work."""
-    judgement = fit_environment(compat, release, host, request.python)
-    python, cuda_set = judgement.python, judgement.cuda
-    if judgement.reasons or python is None or cuda_set is None:
-        return _make_rejected(Recipe.VENV, release, judgement.reasons)
+    """Return the option of a virtual environment on this machine, or the reasons why it does not work."""
+    assessment = fit_environment(compat, release, host, request.python)
+    python, cuda_set = assessment.python, assessment.cuda
+    if assessment.reasons or python is None or cuda_set is None:
+        return _make_rejection(Recipe.VENV, release, assessment.reasons)
     return Option(
         recipe=Recipe.VENV,
         release=release,
@@ -136,12 +138,12 @@ def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -
         parts=(_make_tensorflow_part(release, python), *_make_cuda_parts(compat, cuda_set)),
         commands=(make_install_command(release, python, request),),
         reasons=(_explain_wheels(cuda_set), *_explain_links(release)),
-        caveats=judgement.caveats,
+        caveats=assessment.caveats,
     )
 
 
 def _explain_links(release: Release) -> tuple[str, ...]:
-    """Return a note that links are needed, if the RUNPATH of TensorFlow misses folders of NVIDIA's wheels."""
+    """Return a note that links are needed if the RUNPATH lacks folders of NVIDIA's wheels; else ()."""
     if release.runpath and not release.runpath_misses:
         return ()
     text = "does not find all of NVIDIA's wheels by itself: links put their libraries where it looks"
@@ -149,14 +151,14 @@ def _explain_links(release: Release) -> tuple[str, ...]:
 
 
 def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Return the option of a slim Python image with NVIDIA's wheels, or why it does not work."""
-    judgement = Assessment()
-    constraints.check_machine(judgement, release, host, container=True)
-    python = _choose_python(judgement, compat, release, request)
-    cuda_set = check_wheels(judgement, compat, release, host)
-    base = _choose_base(judgement, compat, request, python)
-    if judgement.reasons or python is None or cuda_set is None or base is None:
-        return _make_rejected(Recipe.PIP_CUDA, release, judgement.reasons)
+    """Return the option of a slim Python image with NVIDIA's wheels, or the reasons against it."""
+    assessment = Assessment()
+    constraints.check_machine(assessment, release, host, container=True)
+    python = _choose_python(assessment, compat, release, request)
+    cuda_set = check_wheels(assessment, compat, release, host)
+    base = _choose_base(assessment, compat, request, python)
+    if assessment.reasons or python is None or cuda_set is None or base is None:
+        return _make_rejection(Recipe.PIP_CUDA, release, assessment.reasons)
     return Option(
         recipe=Recipe.PIP_CUDA,
         release=release,
@@ -168,7 +170,7 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
         cuda_set=cuda_set,
         wheels=cuda_set.wheels,
         parts=(
-            Part(base.image, None if request.base else 130_000_000, "the system and Python"),
+            Part(base.image, None if request.base else _SLIM_IMAGE_BYTES, "the system and Python"),
             _make_tensorflow_part(release, python),
             *_make_cuda_parts(compat, cuda_set),
         ),
@@ -178,15 +180,15 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
             f"Python {python}: "
             + ("as asked" if request.python else f"the newest that {release.version} has a wheel for"),
         ),
-        caveats=(*judgement.caveats, *constraints.check_release(release)),
+        caveats=(*assessment.caveats, *constraints.check_release(release)),
     )
 
 
-def _choose_python(judgement: Assessment, compat: Compat, release: Release, request: Request) -> str | None:
+def _choose_python(assessment: Assessment, compat: Compat, release: Release, request: Request) -> str | None:
     """Return the requested Python, or the newest Python that has a lock.
 
     Without a base image from the user, there must also be a slim image of this Python. If no Python fits, the
-    reason is added to the judgement.
+    reason is added to the assessment.
     """
     python = request.python or find_newest_python(
         release,
@@ -195,20 +197,20 @@ def _choose_python(judgement: Assessment, compat: Compat, release: Release, requ
             and is_locked(compat, release, candidate)
         ),
     )
-    check_python(judgement, compat, release, python)
+    check_python(assessment, compat, release, python)
     return python
 
 
-def _choose_base(judgement: Assessment, compat: Compat, request: Request, python: str | None) -> Base | None:
+def _choose_base(assessment: Assessment, compat: Compat, request: Request, python: str | None) -> Base | None:
     """Return the user's base image, or the slim image of this Python.
 
-    If there is no slim image, return None and add the reason to the judgement.
+    If there is no slim image, return None and add the reason to the assessment.
     """
     if request.base is not None:
         return Base(request.base, "", None)
     image = compat.images.find_python(python) if python is not None else None
     if python is not None and image is None:
-        judgement.refuse(
+        assessment.refuse(
             Cause.NO_MATCHING_WHEEL, f"there is no slim image of Python {python}", "images.toml: [[python]]"
         )
     return Base(image.name, image.system, "python3", digest=image.digest) if image is not None else None
@@ -220,26 +222,26 @@ def _choose_base(judgement: Assessment, compat: Compat, request: Request, python
 def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of a slim Python image with CUDA from conda-forge, or why it does not work.
 
-    It is for releases whose CUDA has no wheels, in case TensorFlow's own images are deleted.
+    This recipe is for releases whose CUDA has no wheels, in case TensorFlow's own images are deleted.
     """
-    judgement = Assessment()
-    constraints.check_machine(judgement, release, host, container=True)
+    assessment = Assessment()
+    constraints.check_machine(assessment, release, host, container=True)
     conda = find_conda_packages(compat, release)
     if conda is None or release.cuda is None:
-        judgement.refuse(
+        assessment.refuse(
             Cause.INCONCLUSIVE,
             f"conda-forge is for releases whose CUDA no NVIDIA wheel has, and not for {release.version}",
             "cudnn.toml: [[conda]]",
         )
-        return _make_rejected(Recipe.CONDA_CUDA, release, judgement.reasons)
-    python = _choose_python(judgement, compat, release, request)
-    base = _choose_base(judgement, compat, request, python)
+        return _make_rejection(Recipe.CONDA_CUDA, release, assessment.reasons)
+    python = _choose_python(assessment, compat, release, request)
+    base = _choose_base(assessment, compat, request, python)
     cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
-    constraints.check_gpus(judgement, compat, release, host, release.cuda, cudnn)
-    constraints.check_driver(judgement, compat, release, host, release.cuda)
-    if judgement.reasons or python is None or base is None:
-        return _make_rejected(Recipe.CONDA_CUDA, release, judgement.reasons)
-    judgement.warn(
+    constraints.check_gpus(assessment, compat, release, host, release.cuda, cudnn)
+    constraints.check_driver(assessment, compat, release, host, release.cuda)
+    if assessment.reasons or python is None or base is None:
+        return _make_rejection(Recipe.CONDA_CUDA, release, assessment.reasons)
+    assessment.warn(
         Cause.INCONCLUSIVE,
         "this recipe is untested with the packages of conda-forge: no conda channel could be reached where it was "
         "written, and its versions come from users' reports. Its other steps were run. The image is verified after it "
@@ -257,13 +259,13 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
         cuda_set=None,
         wheels=(),
         parts=(
-            Part(base.image, None if request.base else 130_000_000, "the system and Python"),
+            Part(base.image, None if request.base else _SLIM_IMAGE_BYTES, "the system and Python"),
             _make_tensorflow_part(release, python),
             Part(" ".join(conda.packages), None, f"CUDA and cuDNN from the channel {conda.channel}"),
         ),
         commands=(make_build_command(release, python, Recipe.CONDA_CUDA, request),),
         reasons=("it needs no image with an old CUDA, and the last of those may be deleted",),
-        caveats=(*judgement.caveats, *constraints.check_release(release)),
+        caveats=(*assessment.caveats, *constraints.check_release(release)),
         conda=conda,
     )
 
@@ -290,19 +292,19 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 
 def _plan_cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of an nvidia/cuda image, or why it does not work."""
-    judgement = Assessment()
-    constraints.check_machine(judgement, release, host, container=True)
+    assessment = Assessment()
+    constraints.check_machine(assessment, release, host, container=True)
     tags = list_fitting_tags(compat, release)
     if not tags:
-        _explain_no_tag(judgement, compat, release)
+        _explain_no_tag(assessment, compat, release)
     first_reasons: list[Reason] = []
     option = choose_preferred(
-        _plan_tags(compat, release, request, host, tags if not judgement.reasons else (), first_reasons)
+        _plan_tags(compat, release, request, host, tags if not assessment.reasons else (), first_reasons)
     )
     return (
         option
         if option is not None
-        else _make_rejected(Recipe.CUDA_BASE, release, judgement.reasons or first_reasons)
+        else _make_rejection(Recipe.CUDA_BASE, release, assessment.reasons or first_reasons)
     )
 
 
@@ -319,19 +321,19 @@ def _plan_tags(
     The reasons why the first of the other tags does not work are added to `first_reasons`.
     """
     for tag in tags:
-        judgement = Assessment()
-        option = _plan_tag(judgement, compat, release, request, host, tag)
+        assessment = Assessment()
+        option = _plan_tag(assessment, compat, release, request, host, tag)
         if option is not None:
             yield option
         elif not first_reasons:
-            first_reasons += judgement.reasons
+            first_reasons += assessment.reasons
 
 
-def _explain_no_tag(judgement: Assessment, compat: Compat, release: Release) -> None:
-    """Add to the judgement why no tag of nvidia/cuda fits the release."""
+def _explain_no_tag(assessment: Assessment, compat: Compat, release: Release) -> None:
+    """Add to the assessment why no tag of nvidia/cuda fits the release."""
     deleted = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     note = deleted.note if deleted is not None else "None of the remaining images has its libraries."
-    judgement.refuse(
+    assessment.refuse(
         Cause.LIBS_NOT_INSTALLED,
         f"no image of nvidia/cuda has the libraries of CUDA {release.cuda} with cuDNN {release.cudnn}: {note}",
         "images.toml: [[deleted]]" if deleted is not None else "images.toml: [[cuda]]",
@@ -339,42 +341,42 @@ def _explain_no_tag(judgement: Assessment, compat: Compat, release: Release) -> 
 
 
 def _plan_tag(
-    judgement: Assessment, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
+    assessment: Assessment, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
-    """Return the option of a tag. If it does not work, return None and add the reasons to the judgement."""
-    builds = {build.python: build for build in _list_system_pythons(compat, tag.system)}
+    """Return the option of a tag. If it does not work, return None and add the reasons to the assessment."""
+    build_by_python = {build.python: build for build in _list_system_pythons(compat, tag.system)}
     python = request.python or find_newest_python(
-        release, lambda candidate: candidate in builds and is_locked(compat, release, candidate)
+        release, lambda candidate: candidate in build_by_python and is_locked(compat, release, candidate)
     )
-    if python in release.linux_pythons and python not in builds and request.base is None:
-        judgement.refuse(
+    if python in release.linux_pythons and python not in build_by_python and request.base is None:
+        assessment.refuse(
             Cause.NO_MATCHING_WHEEL,
-            f"Ubuntu {tag.system} of {tag.name} has no Python {python} (it has {', '.join(builds) or 'none'})",
+            f"Ubuntu {tag.system} of {tag.name} has no Python {python} (it has {', '.join(build_by_python) or 'none'})",
             f"pythons.toml: [[system]] {tag.system}",
         )
     else:
-        check_python(judgement, compat, release, python)
+        check_python(assessment, compat, release, python)
     system = compat.pythons.system(tag.system)
     if (
         system is not None
         and release.glibc is not None
         and not versions.is_at_least(system.glibc, release.glibc)
     ):
-        judgement.refuse(
+        assessment.refuse(
             Cause.GLIBC_TOO_OLD,
             f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
             constraints.format_release_source(release),
         )
-    constraints.check_gpus(judgement, compat, release, host, tag.cuda, tag.cudnn)
-    constraints.check_driver(judgement, compat, release, host, tag.cuda)
+    constraints.check_gpus(assessment, compat, release, host, tag.cuda, tag.cudnn)
+    constraints.check_driver(assessment, compat, release, host, tag.cuda)
     if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
-        judgement.warn(
+        assessment.warn(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
             f"{tag.cuda}: the sonames are the same, but nothing else is guaranteed",
             constraints.format_release_source(release),
         )
-    if judgement.reasons or python is None:
+    if assessment.reasons or python is None:
         return None
     if request.base is not None:
         base = Base(request.base, "", None)
@@ -382,7 +384,8 @@ def _plan_tag(
         base = Base(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
     cuda_set = compat.cuda_set(release.version)
     wheels = cuda_set.wheels if cuda_set is not None else ()
-    nvcc = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
+    # XLA compiles with ptxas and libdevice, which are in this wheel.
+    nvcc_wheels = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
     return Option(
         recipe=Recipe.CUDA_BASE,
         release=release,
@@ -392,7 +395,7 @@ def _plan_tag(
         cudnn=tag.cudnn,
         base=base,
         cuda_set=None,
-        wheels=nvcc,
+        wheels=nvcc_wheels,
         parts=(
             Part(base.image, None, "the system, CUDA's runtime libraries and cuDNN"),
             _make_tensorflow_part(release, python),
@@ -401,7 +404,7 @@ def _plan_tag(
         reasons=(
             f"{tag.name} is known to exist and has every library that TensorFlow {release.version} opens",
         ),
-        caveats=(*judgement.caveats, *constraints.check_release(release)),
+        caveats=(*assessment.caveats, *constraints.check_release(release)),
     )
 
 
@@ -437,35 +440,36 @@ def _is_older(installed: str | None, required: str | None) -> bool:
 
 def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of an image of tensorflow/tensorflow, or why it does not work."""
-    judgement = Assessment()
-    constraints.check_machine(judgement, release, host, container=True)
+    assessment = Assessment()
+    constraints.check_machine(assessment, release, host, container=True)
     image = compat.official_image(release.version)
     if image is None:
-        judgement.refuse(
+        assessment.refuse(
             Cause.INCONCLUSIVE,
             f"no image of tensorflow/tensorflow is known for {release.version}",
             "images.toml: [[official]]",
         )
-        return _make_rejected(Recipe.OFFICIAL, release, judgement.reasons)
+        return _make_rejection(Recipe.OFFICIAL, release, assessment.reasons)
     source = f"images.toml: [[official]] {image.recipe.versions}"
     if not image.recipe.works:
+        # `why` is a sentence that names the library at fault.
         cause = Cause.CUDNN_VERSION_MISMATCH if "cudnn" in image.recipe.why else Cause.LIBS_WRONG_VERSION
-        judgement.refuse(cause, f"{image.names[0]} does not work: {image.recipe.why}", source)
+        assessment.refuse(cause, f"{image.names[0]} does not work: {image.recipe.why}", source)
     python, name = image.recipe.python, image.names[0]
-    if request.python == PYTHON2 and len(image.names) > 1:
+    if request.python == PYTHON2 and len(image.names) > 1:  # the second image has Python 2
         python, name = PYTHON2, image.names[1]
     if request.python not in (None, python) and request.base is None:
-        judgement.refuse(
+        assessment.refuse(
             Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source
         )
     python = request.python or python
-    check_python(judgement, compat, release, python)
-    constraints.check_gpus(judgement, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
-    constraints.check_driver(judgement, compat, release, host, image.recipe.cuda)
-    if judgement.reasons:
-        return _make_rejected(Recipe.OFFICIAL, release, judgement.reasons)
+    check_python(assessment, compat, release, python)
+    constraints.check_gpus(assessment, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
+    constraints.check_driver(assessment, compat, release, host, image.recipe.cuda)
+    if assessment.reasons:
+        return _make_rejection(Recipe.OFFICIAL, release, assessment.reasons)
     if _is_older(image.recipe.cudnn, release.cudnn):
-        judgement.warn(
+        assessment.warn(
             Cause.CUDNN_VERSION_MISMATCH,
             f"TensorFlow {release.version} was built with cuDNN {release.cudnn}, and {name} has "
             f"{image.recipe.cudnn}: convolutions may be refused",
@@ -511,7 +515,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
             if versions.parse_numbers(image.recipe.cuda) < (11,)
             else f"{name} has CUDA {image.recipe.cuda}, {source_note}",
         ),
-        caveats=(*judgement.caveats, *constraints.check_release(release)),
+        caveats=(*assessment.caveats, *constraints.check_release(release)),
     )
 
 
@@ -520,19 +524,19 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
 
 def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """Return the option of an image of nvcr.io/nvidia/tensorflow, or why it does not work."""
-    judgement = Assessment()
-    constraints.check_machine(judgement, release, host, container=True)
+    assessment = Assessment()
+    constraints.check_machine(assessment, release, host, container=True)
     images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
     if not images:
-        judgement.refuse(
+        assessment.refuse(
             Cause.INCONCLUSIVE,
             f"no image of nvcr.io/nvidia/tensorflow is known to have TensorFlow {release.version}",
             "images.toml: [[ngc]]",
         )
-        return _make_rejected(Recipe.NGC, release, judgement.reasons)
+        return _make_rejection(Recipe.NGC, release, assessment.reasons)
     first_reasons: list[Reason] = []
     option = choose_preferred(_plan_ngc_images(compat, release, request, host, images, first_reasons))
-    return option if option is not None else _make_rejected(Recipe.NGC, release, first_reasons)
+    return option if option is not None else _make_rejection(Recipe.NGC, release, first_reasons)
 
 
 def _plan_ngc_images(
@@ -548,24 +552,24 @@ def _plan_ngc_images(
     The reasons why the first of the other images does not work are added to `first_reasons`.
     """
     for image in images:
-        judgement = Assessment()
-        constraints.check_machine(judgement, release, host, container=True)
-        constraints.check_ngc_image(judgement, compat, image, host)
+        assessment = Assessment()
+        constraints.check_machine(assessment, release, host, container=True)
+        constraints.check_ngc_image(assessment, compat, image, host)
         if image.python is None or request.python not in (None, image.python):
-            judgement.refuse(
+            assessment.refuse(
                 Cause.NO_MATCHING_WHEEL,
                 f"{image.name} has Python {image.python or 'of an unknown version'}, and not {request.python}"
                 if request.python
                 else f"which Python {image.name} has is not known",
                 f"images.toml: [[ngc]] {image.tag}",
             )
-        if judgement.reasons or image.python is None:
+        if assessment.reasons or image.python is None:
             if not first_reasons:
-                first_reasons += judgement.reasons
+                first_reasons += assessment.reasons
             continue
         if image.driver is not None and host.driver is None:
             text = f"{image.name} was made for driver {image.driver} and newer"
-            judgement.warn(Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False)
+            assessment.warn(Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False)
         yield Option(
             recipe=Recipe.NGC,
             release=release,
@@ -581,7 +585,7 @@ def _plan_ngc_images(
             parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
             commands=(make_build_command(release, image.python, Recipe.NGC, request),),
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
-            caveats=(*judgement.caveats, *constraints.check_release(release)),
+            caveats=(*assessment.caveats, *constraints.check_release(release)),
         )
 
 

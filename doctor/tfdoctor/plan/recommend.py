@@ -37,18 +37,33 @@ MAX_OPTIONS = 6
 def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
     """Return the options for a request on a machine, best first, or a conflict.
 
-    A conflict has suggestions only if `nearest` is set, because finding them takes long. Raise UnknownReleaseError
-    if no release matches the requested version, and versions.VersionSyntaxError if it is malformed.
+    A conflict has suggestions only if `nearest` is true, because finding them takes long. Raise UnknownReleaseError
+    if no release matches the requested version, and versions.VersionSyntaxError if that version is malformed.
     """
     cpu_remedy = cpu_fallback.make_machine_remedy(compat, request, host)
     if cpu_fallback.is_arm64(host):
         if request.tensorflow is not None:
             compat.select(request.tensorflow)  # raises an error for an unknown release
-        return Recommendation(request, host, (), (), _make_arm64_conflict(compat, host), cpu_remedy)
-    options, rejected = _search(compat, request, host)
+        conflict = _make_arm64_conflict(compat, host)
+        return Recommendation(
+            request=request,
+            host=host,
+            options=(),
+            rejected=(),
+            conflict=conflict,
+            without_gpu=cpu_remedy,
+        )
+    options, rejections = _find_options(compat, request, host)
     if options:
-        return Recommendation(request, host, tuple(options), tuple(rejected), None, cpu_remedy)
-    reasons = merge_reasons(rejected)
+        return Recommendation(
+            request=request,
+            host=host,
+            options=tuple(options),
+            rejected=tuple(rejections),
+            conflict=None,
+            without_gpu=cpu_remedy,
+        )
+    reasons = merge_reasons(rejections)
     if not reasons:
         reasons = [
             Reason(
@@ -58,7 +73,14 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
             )
         ]
     conflict = Conflict(tuple(reasons), _find_suggestions(compat, request, host) if nearest else ())
-    return Recommendation(request, host, (), tuple(rejected), conflict, cpu_remedy)
+    return Recommendation(
+        request=request,
+        host=host,
+        options=(),
+        rejected=tuple(rejections),
+        conflict=conflict,
+        without_gpu=cpu_remedy,
+    )
 
 
 def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
@@ -76,20 +98,20 @@ def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
         for kind in [table.find_kind(card.name, capability)]
         if kind is not None
     ]
-    builds = {build.command: build for kind in kinds for build in kind.ways}
-    return Conflict((reason,), (), tuple(builds.values()))
+    build_by_command = {build.command: build for kind in kinds for build in kind.ways}
+    return Conflict(reasons=(reason,), arm64_builds=tuple(build_by_command.values()))
 
 
-def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
+def _find_options(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
     """Return the best option of each recipe, ranked, and the releases that were rejected."""
-    best: list[Option] = []
-    rejected: list[Rejected] = []
+    best_options: list[Option] = []
+    rejections: list[Rejected] = []
     for recipe in _select_recipes(request):
-        option, recipe_rejected = find_best_option(compat, request, host, recipe)
-        best += [] if option is None else [option]
-        rejected += recipe_rejected
-    options = rank_options(request, host, best)[:MAX_OPTIONS]
-    return [adapt_to_machine(compat, option, request, host) for option in options], rejected
+        option, recipe_rejections = find_best_option(compat, request, host, recipe)
+        best_options += [] if option is None else [option]
+        rejections += recipe_rejections
+    options = rank_options(request, host, best_options)[:MAX_OPTIONS]
+    return [adapt_to_machine(compat, option, request, host) for option in options], rejections
 
 
 def find_best_option(
@@ -99,20 +121,20 @@ def find_best_option(
 
     If there is no option, all rejected releases are returned. Raise the same errors as `recommend`.
     """
-    rejected: list[Rejected] = []
+    rejections: list[Rejected] = []
     releases = list(list_candidates(compat, request.tensorflow))
     # Do not report the other releases as rejected, because they do not need this recipe.
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:
         releases = [release for release in releases if find_conda_packages(compat, release) is not None]
-    option = choose_preferred(_try_releases(compat, releases, request, host, recipe, rejected))
-    return option, rejected if option is None else _list_newer(rejected, option)
+    option = choose_preferred(_try_releases(compat, releases, request, host, recipe, rejections))
+    return option, rejections if option is None else _list_newer_rejections(rejections, option)
 
 
 def rank_options(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
     """Return the options, best first. Each recipe may have at most one."""
-    candidates = list(options)
-    newest_first = sorted({option.tensorflow for option in candidates}, key=versions.sort_key, reverse=True)
-    return sorted(candidates, key=lambda option: _make_rank_key(request, host, option, newest_first))
+    unranked = list(options)
+    newest_first = sorted({option.tensorflow for option in unranked}, key=versions.sort_key, reverse=True)
+    return sorted(unranked, key=lambda option: _make_rank_key(request, host, option, newest_first))
 
 
 def _try_releases(
@@ -121,22 +143,22 @@ def _try_releases(
     request: Request,
     host: Host,
     recipe: Recipe,
-    rejected: list[Rejected],
+    rejections: list[Rejected],
 ) -> Iterator[Option]:
-    """Yield the options of a recipe for these releases, and add the rejections to `rejected`."""
+    """Yield the options of a recipe for these releases, and add the others to `rejections`."""
     for release in releases:
         result = try_recipe(compat, release, request, host, recipe)
         if isinstance(result, Rejected):
-            rejected.append(result)
+            rejections.append(result)
         else:
             yield result
 
 
-def _list_newer(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
+def _list_newer_rejections(rejections: Sequence[Rejected], option: Option) -> list[Rejected]:
     """Return the rejected releases that are newer than the option's release."""
     return [
         rejection
-        for rejection in rejected
+        for rejection in rejections
         if versions.sort_key(rejection.tensorflow) > versions.sort_key(option.tensorflow)
     ]
 
@@ -174,19 +196,19 @@ def _make_rank_key(
     )
 
 
-def merge_reasons(rejected: Iterable[Rejected]) -> list[Reason]:
+def merge_reasons(rejections: Iterable[Rejected]) -> list[Reason]:
     """Return up to twelve distinct reasons of the rejections, the most important first.
 
     Equally important reasons stay in the order of the rejections.
     """
-    unique: dict[str, Reason] = {}
-    for rejection in rejected:
+    reason_by_text: dict[str, Reason] = {}
+    for rejection in rejections:
         for reason in rejection.reasons:
-            unique.setdefault(reason.text, reason)
-    return sorted(unique.values(), key=_get_priority)[:12]
+            reason_by_text.setdefault(reason.text, reason)
+    return sorted(reason_by_text.values(), key=_get_sort_priority)[:12]
 
 
-def _get_priority(reason: Reason) -> float:
+def _get_sort_priority(reason: Reason) -> float:
     """Return the rank of a reason's cause as its sort key. Causes without a rank come last."""
     priority = reason.cause.data.refusal_rank
     return priority if priority is not None else math.inf
@@ -199,10 +221,14 @@ def _find_suggestions(compat: Compat, request: Request, host: Host) -> tuple[Sug
     """Return up to four suggestions: the best options for a relaxed request or a changed machine."""
     suggestions: list[Suggestion] = []
     for text, changed_request, changed_host in _relax_request(compat, request, host):
-        options, _ = _search(compat, changed_request, changed_host)
+        options, _ = _find_options(compat, changed_request, changed_host)
         if options and not any(_is_same_option(options[0], suggestion.option) for suggestion in suggestions):
             suggestions.append(
-                Suggestion(text.format(**_make_format_values(options[0])), options[0], changed_host is host)
+                Suggestion(
+                    text=text.format(**_make_format_values(options[0])),
+                    option=options[0],
+                    is_same_machine=changed_host is host,
+                )
             )
     return tuple(suggestions[:4])
 
@@ -212,12 +238,16 @@ def _is_same_option(option: Option, other: Option) -> bool:
 
 
 def _make_format_values(option: Option) -> dict[str, str]:
+    """Return the values for the fields in the descriptions of `_relax_request`."""
     location = option.base.image if option.base is not None else "a virtual environment"
     return {"tensorflow": option.tensorflow, "python": option.python, "where": location, "cuda": option.cuda}
 
 
 def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
-    """Yield (description, request, host) for each relaxed request and each changed machine."""
+    """Yield (description, request, host) for each relaxed request and each changed machine.
+
+    The descriptions contain the fields of `_make_format_values`.
+    """
     if request.recipe is not None:
         any_recipe = replace(request, recipe=None)
         yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", any_recipe, host

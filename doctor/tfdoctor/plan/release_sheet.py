@@ -54,12 +54,17 @@ def make_sheet(
     these compute capabilities and for this Python, or the newest one if it is None. The remedy for `system` comes
     first.
     """
-    main = next((row for row in rows if row.release.gpu), rows[0])
-    others = tuple(row for row in rows if row is not main)
-    remedies = _list_remedies(compat, main.release, capabilities, python)
-    if system == "windows" and main.release.windows_gpu:
-        remedies = [*remedies[-1:], *remedies[:-1]]
-    return Sheet(main, others, tuple(_list_requirements(main)), tuple(remedies))
+    main_row = next((row for row in rows if row.release.gpu), rows[0])
+    other_rows = tuple(row for row in rows if row is not main_row)
+    remedies = _list_remedies(compat, main_row.release, capabilities, python)
+    if system == "windows" and main_row.release.windows_gpu:
+        remedies = [*remedies[-1:], *remedies[:-1]]  # the last one is for Windows
+    return Sheet(
+        row=main_row,
+        other_rows=other_rows,
+        requirements=tuple(_list_requirements(main_row)),
+        remedies=tuple(remedies),
+    )
 
 
 def get_problem_code(problem: Problem) -> str:
@@ -87,19 +92,22 @@ def describe_conditions(problem: Problem) -> str:
     return "; ".join(templates[key].format(titles.get(value, value)) for key, value in problem.when.items())
 
 
-def format_python_ranges(texts: Sequence[str]) -> str:
+def format_python_ranges(python_versions: Sequence[str]) -> str:
     """Return Python versions as ranges, such as `3.6, 3.9-3.11`.
 
-    `texts` must be sorted. A missing version ends a range.
+    `python_versions` must be sorted. A missing version ends a range.
     """
-    runs: list[list[str]] = []
-    for text in texts:
-        major, minor = (int(number) for number in text.split("."))
-        if runs and runs[-1][-1] == f"{major}.{minor - 1}":
-            runs[-1].append(text)
+    ranges: list[list[str]] = []
+    for python in python_versions:
+        major, minor = (int(number) for number in python.split("."))
+        if ranges and ranges[-1][-1] == f"{major}.{minor - 1}":
+            ranges[-1].append(python)
         else:
-            runs.append([text])
-    return ", ".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+            ranges.append([python])
+    return ", ".join(
+        python_range[0] if len(python_range) == 1 else f"{python_range[0]}-{python_range[-1]}"
+        for python_range in ranges
+    )
 
 
 def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
@@ -107,7 +115,7 @@ def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
     release = row.release
     requirements = [("Python", _describe_pythons(release))]
     if not release.gpu:
-        return [*requirements, *_list_system_needs(release)]
+        return [*requirements, *_list_system_requirements(release)]
     driver = f"{row.driver_linux} or newer" if row.driver_linux else "not known"
     if row.driver_windows:
         driver += f" (Windows: {row.driver_windows})"
@@ -123,7 +131,7 @@ def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
     )
     requirements.append(("From the driver", ", ".join(release.driver_libraries)))
     requirements.append(("GPUs", _describe_gpus(release)))
-    return [*requirements, *_list_system_needs(release)]
+    return [*requirements, *_list_system_requirements(release)]
 
 
 def _describe_pythons(release: Release) -> str:
@@ -153,7 +161,7 @@ def _describe_gpus(release: Release) -> str:
     return text + "."
 
 
-def _list_system_needs(release: Release) -> list[tuple[str, str]]:
+def _list_system_requirements(release: Release) -> list[tuple[str, str]]:
     parts = [f"glibc {release.glibc} or newer" if release.glibc else ""]
     parts.append(f"libstdc++ with GLIBCXX_{release.glibcxx}" if release.glibcxx else "")
     if release.cpu_instructions:
@@ -168,14 +176,14 @@ def _list_system_needs(release: Release) -> list[tuple[str, str]]:
 def _list_remedies(
     compat: Compat, release: Release, capabilities: Sequence[str], python: str | None
 ) -> list[Remedy]:
-    """Return the installations for Linux, best first, followed by the one for native Windows."""
+    """Return the remedies for Linux, best first, followed by that for native Windows, if there is one."""
     target = _make_general_target(compat, capabilities)
     if not release.gpu or not release.required_libraries:
         return [cpu_fallback.make_release_remedy(target, release, python)]
     remedies = [_make_pip_remedy(target, release, python)]
-    image = _make_container_remedy(compat, release)
-    if image is not None:
-        remedies.append(image)
+    container_remedy = _make_container_remedy(compat, release)
+    if container_remedy is not None:
+        remedies.append(container_remedy)
     conda = find_conda_packages(compat, release)
     if conda is not None:
         remedies.append(
@@ -224,9 +232,9 @@ def _describe_python_source(compat: Compat, python: str) -> str:
 
 def _make_pip_remedy(target: Target, release: Release, python: str | None) -> Remedy:
     chosen_python = python or _find_newest_python(target, release)
-    extra = advice.can_install_extra(target, release, chosen_python)
-    wheels = extra or bool(advice.list_release_wheels(target, release, release.required_libraries))
-    source = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
+    uses_extra = advice.can_install_extra(target, release, chosen_python)
+    uses_wheels = uses_extra or bool(advice.list_release_wheels(target, release, release.required_libraries))
+    source = "NVIDIA's wheels" if uses_wheels else "conda (Miniforge)"
     text = f"On Linux, with Python {chosen_python} and the CUDA libraries from {source}."
     text += _describe_python_source(target.compat, chosen_python)
     return advice.make_release_remedy(target, release, text, chosen_python)
@@ -236,8 +244,8 @@ def _make_windows_remedy(target: Target, release: Release, python: str | None) -
     """Return the remedy for native Windows. The user must install CUDA and cuDNN first."""
     chosen_python = python if python in release.windows_pythons else release.windows_pythons[-1]
     requirements = " ".join(
-        f'"{text}"'
-        for text in (
+        f'"{requirement}"'
+        for requirement in (
             f"{release.package}=={release.version}",
             *advice.list_companion_pins(target.compat, release),
         )
@@ -257,14 +265,13 @@ def _find_newest_python(target: Target, release: Release) -> str:
     """Return the newest Python that can install the release's pip extra, or else its newest Python."""
     newest_first = tuple(reversed(release.linux_pythons))
     if release.pip_extra is not None:
-        for text in newest_first:
-            if advice.can_install_extra(target, release, text):
-                return text
+        for python in newest_first:
+            if advice.can_install_extra(target, release, python):
+                return python
     return newest_first[0]
 
 
 def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
     """Return a target with these GPUs and nothing else known, whose remedies fit any machine."""
-    return Target(
-        compat, Host(cards=tuple(HostGpu(f"compute capability {text}", text) for text in capabilities))
-    )
+    cards = tuple(HostGpu(f"compute capability {capability}", capability) for capability in capabilities)
+    return Target(compat, Host(cards=cards))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MIN_CAPABILITY = "3.5"
 """The lowest compute capability of a GPU that TensorFlow registers, in every tested release."""
-
-
 COMPANION_DISTRIBUTIONS = frozenset(
     {"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"}
 )
@@ -31,7 +29,7 @@ class Build:
     version: str | None
     """The version; None if it is unknown or invalid."""
     release: Release | None
-    """The release in the table whose version is nearest; None if there is none."""
+    """The release in the table with the nearest version; None if the table has no such release."""
     exact: bool
     """Whether `release` has exactly this version."""
     gpu: bool | None
@@ -47,7 +45,7 @@ class Build:
     min_capability: str
     """The lowest compute capability of a GPU that TensorFlow registers."""
     traits: frozenset[TraitName]
-    """Behaviour that differs between releases (compat/traits.toml)."""
+    """The release-specific behaviour of this build (compat/traits.toml)."""
 
     def has(self, trait: TraitName) -> bool:
         """Return whether the build has this trait."""
@@ -80,6 +78,7 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
     elif release is not None and is_exact:
         has_gpu_code = release.gpu
     elif tensorflow.build_info or tensorflow.pywrap:
+        # A build that describes itself, but names no CUDA version, has no GPU code.
         has_gpu_code = False if tensorflow.build_info and not tensorflow.cuda_config else None
     required: tuple[str, ...] | None = None
     if has_gpu_code and version:
@@ -116,7 +115,7 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
 def _get_min_capability(release: Release | None, compat: Compat) -> str:
     """Return the lowest compute capability of a GPU that TensorFlow registers.
 
-    If it was not measured, it is the lowest one that a linked build (1.x) has code for, or else the default.
+    If it was not measured, return the lowest one for which a linked build (1.x) has code, or else the default.
     """
     if release is None:
         return DEFAULT_MIN_CAPABILITY
@@ -152,11 +151,11 @@ def list_installed_builds(facts: Facts) -> tuple[str, ...]:
         return ()
     folder = tensorflow.package_dir.rpartition("/")[0]
     return tuple(
-        f"{d.name} {d.version}"
-        for d in python.distributions
-        if d.name in TENSORFLOW_DISTRIBUTIONS
-        and d.name not in COMPANION_DISTRIBUTIONS
-        and d.location == folder
+        f"{distribution.name} {distribution.version}"
+        for distribution in python.distributions
+        if distribution.name in TENSORFLOW_DISTRIBUTIONS
+        and distribution.name not in COMPANION_DISTRIBUTIONS
+        and distribution.location == folder
     )
 
 
@@ -181,10 +180,11 @@ def find_unreadable_package(facts: Facts) -> DeniedPath | None:
             tensorflow.core_dir,
             f"{tensorflow.core_dir}/python",
         }
+    # Any package or module on the path counts, but not its metadata.
     for denied in python.closed:
-        folder, _, name = denied.path.rpartition("/")
-        is_package = folder in python.sys_path and not name.endswith((".dist-info", ".egg-info"))
-        if denied.path in needed_paths or (is_package and denied.path not in python.sys_path):
+        parent, _, name = denied.path.rpartition("/")
+        is_module_path = parent in python.sys_path and not name.endswith((".dist-info", ".egg-info"))
+        if denied.path in needed_paths or (is_module_path and denied.path not in python.sys_path):
             return denied
     return None
 
@@ -194,4 +194,4 @@ def find_distributions_without_package(facts: Facts) -> tuple[Distribution, ...]
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:
         return ()
-    return tuple(d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS)
+    return tuple(distribution for distribution in python.distributions if distribution.name in TENSORFLOW_DISTRIBUTIONS)

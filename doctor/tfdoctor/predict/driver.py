@@ -59,7 +59,7 @@ def host_has_gpu(facts: Facts) -> bool:
 def predict_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
     """Return the number of devices that the driver shows; None if it is unknown.
 
-    If it shows no device, return (cause, sentence) instead.
+    If the driver fails or shows no device, return (cause, sentence) instead.
     """
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
@@ -89,8 +89,8 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
     """Return why cuInit failed, from its error code and, if the code has several causes, from other facts."""
     cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
-        # Both codes mean that libcuda and the kernel module do not match. A GeForce returns 804. The path of the
-        # loaded file distinguishes cuda-compat from a driver update without a restart.
+        # Both codes mean that libcuda and the kernel module do not match. A GeForce returns 804 for either reason.
+        # The path of the loaded file distinguishes cuda-compat from a driver update without a restart.
         if is_cuda_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
         return Cause.DRIVER_LIB_MISMATCH if find_kernel_mismatch(facts) else cause
@@ -108,10 +108,10 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
 def is_cuda_compat(facts: Facts, driver: CudaDriver) -> bool:
     """Return whether the loaded libcuda belongs to cuda-compat, even if it is a container runtime's link."""
     path = driver.path or ""
-    name = path.rpartition("/")[2]
-    has_version = name.rpartition("libcuda.so.")[2].count(".") > 0  # the name contains the version
+    file_name = path.rpartition("/")[2]
+    has_version = file_name.rpartition("libcuda.so.")[2].count(".") > 0  # such as libcuda.so.550.54.14
     return "/compat/" in path or (
-        has_version and any(file.endswith(f"/compat/{name}") for file in facts.driver.driver_files)
+        has_version and any(file.endswith(f"/compat/{file_name}") for file in facts.driver.driver_files)
     )
 
 
@@ -128,6 +128,7 @@ def is_linux_driver_in_wsl(facts: Facts, driver: CudaDriver) -> bool:
     """Return whether WSL loaded a Linux driver's libcuda. Only WSL's own libcuda can use the GPU there."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
+    # WSL mounts its own libcuda in /usr/lib/wsl.
     return bool(driver.path) and "/wsl/" not in (driver.path or "")
 
 
@@ -140,8 +141,8 @@ def is_hidden_by_environment(facts: Facts) -> bool:
     """Return whether the driver would show devices without CUDA_VISIBLE_DEVICES."""
     if facts.driver.cuda_unhidden is None:
         return False
-    unhidden = value_of(facts.driver.cuda_unhidden)
-    return unhidden is not None and bool(unhidden.count)
+    driver_without_variable = value_of(facts.driver.cuda_unhidden)
+    return driver_without_variable is not None and bool(driver_without_variable.count)
 
 
 def find_no_device_cause(facts: Facts) -> Cause:
@@ -166,8 +167,8 @@ def find_kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
     user_version = nvml.driver_version if nvml is not None and nvml.driver_version else None
     driver = value_of(facts.driver.cuda)
     if user_version is None and driver is not None and driver.path:
-        suffix = driver.path.rpartition("libcuda.so.")[2]
-        user_version = suffix if suffix.count(".") >= 1 else None
+        file_version = driver.path.rpartition("libcuda.so.")[2]
+        user_version = file_version if file_version.count(".") >= 1 else None
     if module is None or user_version is None or versions.compare(module.version, user_version) == 0:
         return None
     return module.version, user_version

@@ -39,12 +39,22 @@ __all__ = [
     "list_imported",
 ]
 
+LOADER_ERROR_PHRASES = (
+    "undefined symbol",
+    "version `",
+    "cannot open shared object",
+    "file too short",
+    "invalid ELF header",
+)
+"""Phrases in the messages with which the loader reports a problem of a library."""
+
 
 @dataclass(frozen=True, slots=True)
 class ImportFailure:
     """A module that makes `import tensorflow` fail."""
 
     rehearsed: ImportResult
+    """The result of importing the module."""
     package: str
     """The distribution that causes the failure."""
     is_missing: bool
@@ -69,7 +79,7 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     candidates = list(_iter_missing_packages(python, table))
     loader = value_of(facts.loader)
     is_noexec = loader is not None and any(NOEXEC_ERROR in failure.error for failure in loader.import_needs)
-    # On a file system with noexec no compiled module can be loaded, which is no package's fault.
+    # On a file system with noexec, no compiled module can be loaded. This is no package's fault.
     if rehearsal is not None and not is_noexec:
         is_keras_optional = tensorflow.version is not None and compat.has_trait(
             tensorflow.version, "keras-optimizers"
@@ -80,23 +90,25 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
         )
         candidates += (_mark_shadowed(facts, failure) for failure in rehearsed_failures)
     candidates += _iter_working_folder_failures(facts, python, table, rehearsal)
-    # Report each package and each shadowing file only once, even if it affects several modules.
+    # Report each package and each shadowing file only once, even if it affects several modules. The fatal failures
+    # come first.
     shadowed_packages = {failure.package for failure in candidates if failure.shadow}
-    by_reason: dict[str, ImportFailure] = {}
+    failure_by_origin: dict[str, ImportFailure] = {}
     for failure in sorted(candidates, key=lambda failure: not failure.is_fatal):
-        if failure.shadow or failure.package not in shadowed_packages:  # else the shadowing file is the cause
-            by_reason.setdefault(failure.shadow or failure.package, failure)
-    reported = list(by_reason.values())
+        # If a file shadows the package, only that file is reported.
+        if failure.shadow or failure.package not in shadowed_packages:
+            failure_by_origin.setdefault(failure.shadow or failure.package, failure)
+    reported = list(failure_by_origin.values())
     if rehearsal is not None:
         # A suspect package can make others fail, so report only the suspects if one of their failures is fatal.
-        suspects = _list_deviating(rehearsal) | _list_unmet_packages(python)
-        direct = [
+        suspects = _list_deviating_names(rehearsal) | _list_unmet_packages(python)
+        suspect_failures = [
             failure
             for failure in reported
             if failure.shadow or failure.is_missing or failure.package in suspects
         ]
-        if any(failure.is_fatal for failure in direct):
-            reported = direct
+        if any(failure.is_fatal for failure in suspect_failures):
+            reported = suspect_failures
     return tuple(reported)
 
 
@@ -105,21 +117,21 @@ def _iter_working_folder_shadows(
 ) -> Iterator[Shadow]:
     """Yield the modules that TensorFlow's import takes from the working folder of a program.
 
-    Rehearsals do not execute code of that folder. Earlier versions of tfdoctor did, so modules that a recorded
-    rehearsal imported successfully are omitted.
+    Rehearsals do not execute code of that folder. Those of earlier versions of tfdoctor did, so modules that a
+    recorded rehearsal imported successfully are omitted.
     """
     modules = {*table.needs, *table.standard, *table.shadowable}
-    names = {module.partition(".")[0] for module in modules}
+    top_names = {module.partition(".")[0] for module in modules}
     imported_files = (
-        [file.top or file.file for file in rehearsal.modules if file.ok] if rehearsal is not None else []
+        [module.top or module.file for module in rehearsal.modules if module.ok] if rehearsal is not None else []
     )
     for shadow in python.shadows:
         folder = get_path_folder(shadow.taken)
         in_working_folder = folder not in python.sys_path and find_leading_folder(facts, folder) is None
         if (
             in_working_folder
-            and shadow.name in names
-            and not any(_is_in(file, shadow.taken) for file in imported_files)
+            and shadow.name in top_names
+            and not any(_is_at_or_below(file, shadow.taken) for file in imported_files)
         ):
             yield shadow
 
@@ -146,16 +158,16 @@ def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ..
 
 
 def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
-    """Return the distributions all of whose rehearsed modules were imported successfully."""
+    """Return the distributions of which every rehearsed module was imported successfully."""
     modules = rehearsal.modules if rehearsal is not None else ()
-    failed = {find_module_distribution(module.name) for module in modules if not module.ok}
-    return {find_module_distribution(module.name) for module in modules if module.ok} - failed
+    failed_names = {find_module_distribution(module.name) for module in modules if not module.ok}
+    return {find_module_distribution(module.name) for module in modules if module.ok} - failed_names
 
 
 def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
     """Return the failure, marked as shadowed if its package is in a folder that is put first on the path.
 
-    Reinstalling the package does not help then.
+    In that case it does not help to reinstall the package.
     """
     leading_package = (
         find_leading_package(facts, failure.package)
@@ -168,7 +180,7 @@ def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
         failure.library
         and f"{leading_package.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}"
     ):
-        return failure  # the library breaks a file in another folder, whoever imports it
+        return failure  # the library breaks a file in another folder, no matter which module imports it
     return dataclasses.replace(
         failure, shadow=f"{leading_package.location}/{_get_top_module(leading_package.name)}"
     )
@@ -207,14 +219,14 @@ def _iter_rehearsal_failures(
         if not is_needed and module.import_error:
             continue
         is_keras_only = not is_needed and module.name not in table.tried and module.attribute_error
-        yield _make_failure(python, rehearsal, module, fatal=not is_keras_only)
+        yield _make_failure(python, rehearsal, module, is_fatal=not is_keras_only)
     source = rehearsal.source
     is_keras_source = source is not None and source.name.endswith(KERAS_GENERATED_SOURCE)
     # The rehearsal of Keras reports the same failure with a better error.
     if source is not None and not source.ok and not (is_keras_source and rehearsal.keras):
         source = dataclasses.replace(source, name="google.protobuf")
         # TensorFlow ignores an ImportError of Keras.
-        yield _make_failure(python, rehearsal, source, fatal=not (is_keras_source and source.import_error))
+        yield _make_failure(python, rehearsal, source, is_fatal=not (is_keras_source and source.import_error))
 
 
 def _iter_keras_failures(
@@ -222,10 +234,10 @@ def _iter_keras_failures(
 ) -> Iterator[ImportFailure]:
     """Yield the failures of Keras.
 
-    An ImportError in Keras does not stop TensorFlow's import, nor does an AttributeError if
-    `allows_attribute_error` is true. Only packages that differ from a working environment are reported, because
-    the stand-in for TensorFlow can cause errors of Keras itself, except for failed imports and for names that the
-    installed TensorFlow lacks.
+    An ImportError in Keras does not stop TensorFlow's import. An AttributeError does not stop it, either, if
+    `allows_attribute_error` is true. The stand-in for TensorFlow can cause errors of Keras itself. Only packages
+    that differ from a working environment are therefore reported. Keras itself is reported only for failed imports
+    and for names that the installed TensorFlow lacks.
     """
     for module in rehearsal.keras:
         is_last = module is rehearsal.keras[-1]
@@ -236,20 +248,21 @@ def _iter_keras_failures(
         # Skip errors that the stand-in caused.
         if module.ok or "rehearse_keras" in " ".join((module.error, *module.frames)):
             continue
-        failure = _make_failure(python, rehearsal, module, fatal=is_fatal)
+        failure = _make_failure(python, rehearsal, module, is_fatal=is_fatal)
         # It is unknown which package to install, so report the one that raised the error.
-        if failure.is_missing and failure.package not in _list_deviating(rehearsal):
+        if failure.is_missing and failure.package not in _list_deviating_names(rehearsal):
             package_at_fault = _find_responsible_package(python, rehearsal, module)
             failure = dataclasses.replace(failure, package=package_at_fault, is_missing=False)
         # Of the failures that are not fatal, only that of the last module shows that tf.keras fails.
         is_certain = _is_keras_error_certain(module) and (is_fatal or is_last)
         is_keras_itself = failure.package in ("keras", "tf-keras") and not failure.damage and not is_certain
-        if failure.shadow or (failure.package in _list_deviating(rehearsal) and not is_keras_itself):
+        if failure.shadow or (failure.package in _list_deviating_names(rehearsal) and not is_keras_itself):
             yield failure
 
 
 def _is_keras_error_certain(module: ImportResult) -> bool:
     """Return whether the stand-in for TensorFlow cannot have caused an error of Keras."""
+    # The stand-in raises an AttributeError about a module only if the installed TensorFlow lacks the name, too.
     return module.import_error or (module.attribute_error and module.error.startswith("module '"))
 
 
@@ -270,7 +283,7 @@ def _add_missing_file_error(module: ImportResult) -> ImportResult:
 
 
 def _make_failure(
-    python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult, *, fatal: bool
+    python: PythonFacts, rehearsal: RehearsalFacts, module: ImportResult, *, is_fatal: bool
 ) -> ImportFailure:
     """Return the failure of a module, with the package that causes it and the reason."""
     is_missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
@@ -284,7 +297,7 @@ def _make_failure(
             is_missing = False
         elif installed is not None and module.not_found.partition(".")[0] == "distutils":
             is_missing = False  # setuptools provides distutils, and hides its own import errors
-            suspects = _list_unmet_packages(python) or _list_deviating(rehearsal)
+            suspects = _list_unmet_packages(python) or _list_deviating_names(rehearsal)
             required_suspects = (
                 name
                 for line in installed.requires
@@ -302,8 +315,8 @@ def _make_failure(
             shadow.taken
             for shadow in python.shadows
             if shadow.taken in error_text
-            # A replaced library breaks the file, whoever imports it.
-            or (not library and any(_is_in(path, shadow.taken) for path in _list_files(module)))
+            # A replaced library breaks a file, no matter which module imports it.
+            or (not library and any(_is_at_or_below(path, shadow.taken) for path in _list_files(module)))
             or module.not_found.partition(".")[0] == shadow.name
             or f"module '{shadow.name}' has no attribute" in module.error
         ),
@@ -314,14 +327,22 @@ def _make_failure(
     if not shadow and local_copy is not None:
         shadow = f"{local_copy.location}/{_get_top_module(package)}"
     damage = (
-        tuple(d for d in distribution.differs if d.what in SUSPICIOUS_DIFFERENCES)
+        tuple(difference for difference in distribution.differs if difference.what in SUSPICIOUS_DIFFERENCES)
         if distribution is not None
         else ()
     )
-    return ImportFailure(module, package, is_missing, shadow, library, damage, fatal)
+    return ImportFailure(
+        rehearsed=module,
+        package=package,
+        is_missing=is_missing,
+        shadow=shadow,
+        library=library,
+        damage=damage,
+        is_fatal=is_fatal,
+    )
 
 
-def _is_in(path: str, parent: str) -> bool:
+def _is_at_or_below(path: str, parent: str) -> bool:
     """Return whether a path is `parent` or below it."""
     return path == parent or path.startswith(f"{parent}/")
 
@@ -358,16 +379,6 @@ def get_failure_cause(failure: ImportFailure) -> Cause:
     return Cause.PACKAGE_CONFLICT
 
 
-LOADER_ERROR_PHRASES = (
-    "undefined symbol",
-    "version `",
-    "cannot open shared object",
-    "file too short",
-    "invalid ELF header",
-)
-"""Phrases in loader errors about a library."""
-
-
 def _list_files(module: ImportResult) -> tuple[str, ...]:
     """Return the files of a module, of its top-level package, and of its traceback, the innermost first."""
     return tuple(path for path in (module.file, module.top, *reversed(module.frames)) if path)
@@ -386,7 +397,7 @@ def _find_responsible_package(python: PythonFacts, rehearsal: RehearsalFacts, mo
         if name is not None and name not in involved:
             involved.append(name)
     involved.append(find_module_distribution(module.name))
-    unmet, deviating = _list_unmet_packages(python), _list_deviating(rehearsal)
+    unmet, deviating = _list_unmet_packages(python), _list_deviating_names(rehearsal)
     for suspects in (unmet, deviating, {*involved} - {"numpy"}):
         package_at_fault = next((name for name in involved if name in suspects), None)
         if package_at_fault is not None:
@@ -397,15 +408,15 @@ def _find_responsible_package(python: PythonFacts, rehearsal: RehearsalFacts, mo
 def _list_unmet_packages(python: PythonFacts) -> set[str]:
     """Return the installed packages whose version does not meet a requirement."""
     return {
-        missing.package
-        for missing in list_unmet_requirements(python)
-        if missing.installed_version is not None
+        unmet.package
+        for unmet in list_unmet_requirements(python)
+        if unmet.installed_version is not None
     }
 
 
-def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
+def _list_deviating_names(rehearsal: RehearsalFacts) -> set[str]:
     """Return the modules and packages that differ from a working environment."""
-    return {oddity.module for oddity in rehearsal.oddities}
+    return {reason.module for reason in rehearsal.oddities}
 
 
 def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]) -> str:
@@ -445,12 +456,16 @@ def find_tensorflow_damage(
     distribution = python.find_distribution(tensorflow.distribution or "")
     if distribution is None:
         return ()
-    unused = table.idle if table is not None else frozenset()
+    unused_files = table.idle if table is not None else frozenset()
     installed_builds = [
-        d
-        for d in python.distributions
-        if d.name in TENSORFLOW_DISTRIBUTIONS and d.location == distribution.location
+        installed
+        for installed in python.distributions
+        if installed.name in TENSORFLOW_DISTRIBUTIONS and installed.location == distribution.location
     ]
-    # If two builds are installed over each other, files of one differ from its RECORD.
+    # If two builds are installed over each other, the files of one differ from the other's RECORD.
     kinds = REAL_DIFFERENCES if len(installed_builds) < 2 else frozenset({"missing", "empty", "unreadable"})
-    return tuple(d for d in distribution.differs if d.what in kinds and d.path not in unused)
+    return tuple(
+        difference
+        for difference in distribution.differs
+        if difference.what in kinds and difference.path not in unused_files
+    )

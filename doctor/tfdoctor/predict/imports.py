@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tfdoctor.predict.build import Build
     from tfdoctor.predict.failures import ImportFailure
 
+BACKEND_VARIABLE = "KERAS_BACKEND"
+"""The environment variable that selects the backend of Keras 3."""
+
 
 def find_import_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
@@ -65,9 +68,10 @@ def find_import_failure(
             )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
-    stopping_variable = find_import_breaking_variable(python, build, facts.environment.variables, compat)
-    if stopping_variable is not None:
-        return Cause.HIDDEN_BY_ENV, stopping_variable[1]
+    breaking_variable = find_import_breaking_variable(python, build, facts.environment.variables, compat)
+    if breaking_variable is not None:
+        _, reason = breaking_variable
+        return Cause.HIDDEN_BY_ENV, reason
     return _find_companion_failure(facts, tensorflow, build, compat) or _find_plugin_failure(facts)
 
 
@@ -95,36 +99,31 @@ def is_tensorflow_shadowed(tensorflow: TensorFlowFacts) -> bool:
 
 
 def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
-    """Return (cause, sentence) if a plugin in tensorflow-plugins/ cannot be loaded, which ends the import."""
+    """Return (cause, sentence) if a plugin in tensorflow-plugins/ does not load, which stops the import."""
     loader = value_of(facts.loader)
     resolution = (
         next((plugin for plugin in loader.plugins if not plugin.ok), None) if loader is not None else None
     )
     if resolution is None:
         return None
-    return choose_plugin_cause(
-        resolution
-    ), f"The plugin {resolution.soname} does not load: {resolution.error}"
+    cause = choose_plugin_cause(resolution)
+    return cause, f"The plugin {resolution.soname} does not load: {resolution.error}"
 
 
-def choose_plugin_cause(failed: Resolution) -> Cause:
+def choose_plugin_cause(resolution: Resolution) -> Cause:
     """Return why a plugin cannot be loaded: it is damaged, or it was built for another TensorFlow."""
-    missing = [name for name in failed.really_missing if name != failed.soname]
-    return Cause.PACKAGE_CONFLICT if missing or "undefined symbol" in failed.error else Cause.DAMAGED_FILE
+    missing_dependencies = [name for name in resolution.really_missing if name != resolution.soname]
+    return Cause.PACKAGE_CONFLICT if missing_dependencies or "undefined symbol" in resolution.error else Cause.DAMAGED_FILE
 
 
 def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
-    """Return whether the processor lacks AVX, which this build needs. Only official x86 wheels count."""
+    """Return whether the processor lacks AVX and this build, an official wheel for x86, needs it."""
     machine, release = facts.machine, build.release if build.exact else None
     if release is None or machine.machine.lower() not in {"x86_64", "amd64"} or tensorflow.conda_build:
         return False
     instructions = release.cpu_instructions
     needs_avx = build.has("avx") if instructions is None else "avx" in instructions
     return needs_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
-
-
-BACKEND_VARIABLE = "KERAS_BACKEND"
-"""The environment variable that selects the backend of Keras 3."""
 
 
 def get_keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
@@ -168,9 +167,9 @@ def find_broken_companions(
 ) -> tuple[Companion, ...]:
     """Return the entries of compat/imports.toml for packages that break this import.
 
-    Return () for conda builds, which differ. Packages in the working folder are omitted, because
-    they shadow a module whatever their version is. A package that the rehearsal imported does not count as
-    missing, even if it has no metadata.
+    Return () for conda builds, to which the table does not apply. Packages in the working folder are omitted,
+    because they shadow a module whatever their version is. A package that the rehearsal imported does not count
+    as missing, even if it has no metadata.
     """
     python = value_of(facts.python)
     if python is None or not python.distributions or tensorflow.conda_build:
@@ -205,27 +204,26 @@ def _find_companion_failure(
             label = f"{companion.package} {version}" if version is not None else f"no {companion.package}"
             leading_package = find_leading_package(facts, companion.package)
             if leading_package is not None:
-                leader = find_leading_folder(facts, leading_package.location)
+                leading_folder = find_leading_folder(facts, leading_package.location)
                 origin = (
-                    leader.by
-                    if leader is not None and leader.by == "PYTHONPATH"
+                    leading_folder.by
+                    if leading_folder is not None and leading_folder.by == "PYTHONPATH"
                     else "what Python runs when it starts"
                 )
                 message = f"{origin} puts {label} of {leading_package.location} first, and import tensorflow fails with it"
                 return Cause.SHADOWED_MODULE, f"{message}: {companion.error}"
             return Cause(companion.cause), f"import tensorflow fails with {label}: {companion.error}"
-    return _find_rehearsed_failure(rehearsed_failure)
+    return _explain_rehearsed_failure(rehearsed_failure)
 
 
-def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] | None:
+def _explain_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] | None:
     if failure is None:
         return None
     module = failure.rehearsed
     if failure.shadow and not module.error:
         return get_failure_cause(failure), f"{failure.shadow} is imported in place of {module.name}."
-    return get_failure_cause(
-        failure
-    ), f"import tensorflow fails with {module.name}: {module.error_type}: {module.error}"
+    sentence = f"import tensorflow fails with {module.name}: {module.error_type}: {module.error}"
+    return get_failure_cause(failure), sentence
 
 
 def find_overriding_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedLibrary | None:
@@ -249,22 +247,22 @@ def find_overriding_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedL
     )
 
 
-def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
+def _explain_load_failure(facts: Facts, build: Build, resolution: Resolution) -> tuple[Cause, str]:
     """Return why the loader cannot load one of TensorFlow's own objects: the cause and the loader's error."""
-    if list_forbidden_files(failed, elsewhere=True):
-        return Cause.NOT_PERMITTED, failed.error
-    if "version `GLIBC_" in failed.error:
-        return Cause.GLIBC_TOO_OLD, failed.error
-    if "version `GLIBCXX_" in failed.error or "version `CXXABI_" in failed.error:
-        return Cause.LIBSTDCXX_TOO_OLD, failed.error
-    if find_overriding_libstdcxx(facts, failed) is not None:
-        return Cause.LIBSTDCXX_TOO_OLD, failed.error
-    missing = set(failed.really_missing)
+    if list_forbidden_files(resolution, elsewhere=True):
+        return Cause.NOT_PERMITTED, resolution.error
+    if "version `GLIBC_" in resolution.error:
+        return Cause.GLIBC_TOO_OLD, resolution.error
+    if "version `GLIBCXX_" in resolution.error or "version `CXXABI_" in resolution.error:
+        return Cause.LIBSTDCXX_TOO_OLD, resolution.error
+    if find_overriding_libstdcxx(facts, resolution) is not None:
+        return Cause.LIBSTDCXX_TOO_OLD, resolution.error
+    missing = set(resolution.really_missing)
     if missing and missing <= {"libcuda.so.1"}:
-        return find_missing_driver_cause(facts, failed), failed.error
+        return find_missing_driver_cause(facts, resolution), resolution.error
     if build.linkage == "needed" and missing & {*build.required, *build.driver_libraries}:
-        return Cause.IMPORT_MISSING_CUDA_LIB, failed.error
-    return choose_object_cause(failed), failed.error
+        return Cause.IMPORT_MISSING_CUDA_LIB, resolution.error
+    return choose_object_cause(resolution), resolution.error
 
 
 def choose_object_cause(resolution: Resolution) -> Cause:
@@ -273,14 +271,17 @@ def choose_object_cause(resolution: Resolution) -> Cause:
     The cause is a damaged file if loading crashes, if another object of TensorFlow is missing, or if the loader
     stops at an incomplete file. Otherwise it is inconclusive.
     """
-    is_own_missing = any("tensorflow" in name.rpartition("/")[2] for name in resolution.really_missing)
+    is_own_object_missing = any("tensorflow" in name.rpartition("/")[2] for name in resolution.really_missing)
     return (
         Cause.DAMAGED_FILE
-        if resolution.crash or is_own_missing or stops_at_damaged_file(resolution)
+        if resolution.crash or is_own_object_missing or stops_at_damaged_file(resolution)
         else Cause.INCONCLUSIVE
     )
 
 
 def stops_at_damaged_file(resolution: Resolution) -> bool:
-    """Return whether the loader stops at a file that is not a complete library."""
+    """Return whether the loader stops at a file that is not a complete library.
+
+    The loader's message begins with the path of that file.
+    """
     return any(tried.problem and resolution.error.startswith(f"{tried.path}: ") for tried in resolution.tried)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, FoundElsewhere
     from tfdoctor.predict.build import Build
 
+WHEEL_FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
+"""Folders of NVIDIA's wheels whose name cannot be derived from the library's name, by library."""
+
 
 def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
-    """Return the sorted sonames that the build needs and the loader cannot find, including dependencies."""
+    """Return the sonames that the build needs and the loader cannot find, dependencies included, sorted."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -25,8 +28,8 @@ def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
     for resolution in loader.resolutions:
         if not resolution.ok and resolution.soname in (*build.required, *build.driver_libraries):
             missing.update(resolution.really_missing or (resolution.soname,))
-    for failed_object in loader.import_needs:
-        missing.update(name for name in failed_object.really_missing if "/" not in name)
+    for unloadable_object in loader.import_needs:
+        missing.update(name for name in unloadable_object.really_missing if "/" not in name)
     return tuple(sorted(missing))
 
 
@@ -50,14 +53,14 @@ def explain_missing_libraries(facts: Facts, build: Build) -> tuple[MissingLibrar
     loader = value_of(facts.loader)
     if loader is None:
         return ()
-    failed = [result for result in loader.resolutions if not result.ok and result.soname in build.required]
-    bad_paths = frozenset(
-        posixpath.normpath(tried.path) for failure in failed for tried in list_unusable_files(failure)
+    failed_resolutions = [result for result in loader.resolutions if not result.ok and result.soname in build.required]
+    unusable_paths = frozenset(
+        posixpath.normpath(tried.path) for failure in failed_resolutions for tried in list_unusable_files(failure)
     )
-    resolutions = [
-        failure for failure in failed if not _is_damaged_dependency(failure, loader.found, bad_paths)
+    root_failures = [
+        failure for failure in failed_resolutions if not _is_damaged_dependency(failure, loader.found, unusable_paths)
     ]
-    not_found = {result.soname for result in resolutions if result.path is None}
+    not_found_sonames = {result.soname for result in root_failures if result.path is None}
     other_installations = find_other_installations(loader.found, build.required)
     used_folders = frozenset(
         posixpath.dirname(posixpath.normpath(result.path))
@@ -66,11 +69,11 @@ def explain_missing_libraries(facts: Facts, build: Build) -> tuple[MissingLibrar
     )
     return tuple(
         _explain_library(resolution, loader.found, other_installations, used_folders)
-        for resolution in resolutions
+        for resolution in root_failures
         # Omit libraries that fail only because of a dependency that is in the list itself.
         if resolution.path is None
         or not resolution.really_missing
-        or not set(resolution.really_missing) <= not_found
+        or not set(resolution.really_missing) <= not_found_sonames
     )
 
 
@@ -87,15 +90,15 @@ def list_unusable_files(resolution: Resolution) -> list[LoadAttempt]:
 
 
 def _is_damaged_dependency(
-    resolution: Resolution, found_files: Sequence[FoundElsewhere], bad_paths: frozenset[str]
+    resolution: Resolution, found_files: Sequence[FoundElsewhere], unusable_paths: frozenset[str]
 ) -> bool:
     """Return whether the library exists only as a damaged file that explains another library's failure.
 
-    The loader's cache, if it was rebuilt, omits a damaged file, so that the library itself is not found. But the
-    RUNPATH of another library in the same folder still leads to the file.
+    If the loader's cache was rebuilt, it omits a damaged file, so that the library itself is not found. However,
+    the RUNPATH of another library in the same folder still leads to the file.
     """
     paths = [posixpath.normpath(file.path) for file in found_files if file.name == resolution.soname]
-    return not list_unusable_files(resolution) and bool(paths) and bad_paths.issuperset(paths)
+    return not list_unusable_files(resolution) and bool(paths) and unusable_paths.issuperset(paths)
 
 
 def _explain_library(
@@ -112,13 +115,13 @@ def _explain_library(
     unusable_files = list_unusable_files(resolution)
     name = resolution.soname
     if resolution.path is not None:  # found, but one of its dependencies cannot be loaded
-        names = (posixpath.basename(tried.path) for tried in unusable_files)
-        name = next((need for need in names if need in resolution.really_missing), name)
+        unusable_names = (posixpath.basename(tried.path) for tried in unusable_files)
+        name = next((dependency for dependency in unusable_names if dependency in resolution.really_missing), name)
     stem = name.split(".so")[0]
     problem = unusable_files[0].problem if unusable_files else ""
-    bad_paths = {posixpath.normpath(tried.path) for tried in unusable_files}  # a RUNPATH can contain ".."
+    unusable_paths = {posixpath.normpath(tried.path) for tried in unusable_files}  # a RUNPATH can contain ".."
     same_name_files = tuple(
-        file for file in found_files if file.name == name and posixpath.normpath(file.path) not in bad_paths
+        file for file in found_files if file.name == name and posixpath.normpath(file.path) not in unusable_paths
     )
     usable_files = tuple(
         file for file in same_name_files if get_installation(file.path) not in other_installations
@@ -126,10 +129,11 @@ def _explain_library(
     other_versions = tuple(
         file for file in found_files if file.stem == stem and not _is_same_major(file.name, name)
     )
+    # After a file of another class or machine, the loader continues in the next folder.
     was_skipped = bool(unusable_files) and all(
         "class" in tried.problem or "machine" in tried.problem for tried in unusable_files
     )
-    if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in bad_paths):
+    if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in unusable_paths):
         was_skipped = False  # such a folder has no libraries for other machines, so the file is damaged
     if list_forbidden_files(resolution, elsewhere=bool(usable_files or other_versions)):
         cause = Cause.NOT_PERMITTED
@@ -145,24 +149,20 @@ def _explain_library(
     else:
         cause = Cause.CUDNN_MISSING if stem == "libcudnn" else Cause.LIBS_NOT_INSTALLED
     return MissingLibrary(
-        resolution.soname,
-        cause,
-        resolution,
-        usable_files,
-        other_versions or tuple(file for file in same_name_files if file not in usable_files),
-        problem,
+        soname=resolution.soname,
+        cause=cause,
+        resolution=resolution,
+        elsewhere=usable_files,
+        other_versions=other_versions or tuple(file for file in same_name_files if file not in usable_files),
+        damaged=problem,
     )
-
-
-WHEEL_FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
-"""Folders of NVIDIA's wheels whose name cannot be derived from the library's name, by library."""
 
 
 def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[LoadAttempt, ...]:
     """Return the files of a library that exist but cannot be used because of their permissions.
 
-    An unreadable folder counts if it is that of the library's wheel. If it is not a wheel's folder, it counts
-    unless `elsewhere` says that the library was found somewhere else.
+    A file in an unreadable folder counts if the folder is that of the library's wheel. If the folder belongs to no
+    wheel, the file counts unless `elsewhere` is true, which means that the library was found in another folder.
     """
     missing = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
     return tuple(
@@ -181,15 +181,15 @@ def _can_contain(path: str, elsewhere: bool) -> bool:
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
     # The wheels for CUDA 13 share the folder nvidia/cu13, except for cuDNN.
-    expected = WHEEL_FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
-    return wheel == expected or (wheel.startswith("cu1") and expected != "cudnn") or not (wheel or elsewhere)
+    expected_wheel = WHEEL_FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
+    return wheel == expected_wheel or (wheel.startswith("cu1") and expected_wheel != "cudnn") or not (wheel or elsewhere)
 
 
 def get_installation(path: str) -> str:
     """Return the folder of a library's installation, which all of NVIDIA's wheels in a folder share."""
     path = posixpath.normpath(path)
-    prefix, is_wheel, _ = path.partition("/nvidia/")
-    return f"{prefix}/nvidia" if is_wheel else path.rpartition("/")[0]
+    parent, separator, _ = path.partition("/nvidia/")
+    return f"{parent}/nvidia" if separator else path.rpartition("/")[0]
 
 
 def find_other_installations(
@@ -206,11 +206,11 @@ def find_other_installations(
         files = [file for file in found_files if get_installation(file.path) == installation]
         for soname in required:
             stem = soname.split(".so")[0]
-            family = [file for file in files if file.stem == stem]
+            same_library_files = [file for file in files if file.stem == stem]
             if (
                 stem != "libcudnn"
-                and family
-                and not any(_is_same_major(file.name, soname) for file in family)
+                and same_library_files
+                and not any(_is_same_major(file.name, soname) for file in same_library_files)
             ):
                 folders.add(installation)
     return frozenset(folders)
@@ -237,14 +237,15 @@ def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
     merged_causes = [general_causes.get(cause, cause) for cause in causes]
     if Cause.NOT_PERMITTED in causes:
         return Cause.NOT_PERMITTED
-    order = (
+    # Of equally frequent causes, the first one in this order is returned.
+    precedence = (
         Cause.LIBS_WRONG_VERSION,
         Cause.LIBS_NOT_ON_PATH,
         Cause.LIBS_TRANSITIVE,
         Cause.DAMAGED_FILE,
         Cause.LIBS_NOT_INSTALLED,
     )
-    chosen_cause = max(order, key=lambda cause: (merged_causes.count(cause), -order.index(cause)))
+    chosen_cause = max(precedence, key=lambda cause: (merged_causes.count(cause), -precedence.index(cause)))
     return (
         chosen_cause
         if chosen_cause in causes

@@ -25,52 +25,52 @@ class LibraryVersion:
     """The name of the wheel's project or of the conda package; "" if the file belongs to neither."""
 
 
-def list_relative_paths(distribution: Distribution, path: str, real: str = "") -> Iterator[str]:
+def list_relative_paths(distribution: Distribution, path: str, real_path: str = "") -> Iterator[str]:
     """Yield the path relative to the distribution's folder, if it is below the folder.
 
-    Path and folder are compared both as spelled and with their links resolved. `real` is the resolved path; "" if
+    Path and folder are compared both as spelled and with their links resolved. `real_path` is the resolved path; "" if
     it is unknown.
     """
-    spellings = dict.fromkeys(posixpath.normpath(spelled) for spelled in (path, real) if spelled)
+    spellings = dict.fromkeys(posixpath.normpath(spelled) for spelled in (path, real_path) if spelled)
     for folder in dict.fromkeys((distribution.location, distribution.real_location)):
         for spelling in spellings:
             if folder and spelling.startswith(f"{posixpath.normpath(folder)}/"):
                 yield spelling[len(posixpath.normpath(folder)) + 1 :]
 
 
-def find_owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution, ...]:
+def find_owners(python: PythonFacts, path: str, real_path: str = "") -> tuple[Distribution, ...]:
     """Return NVIDIA's distributions that own the file at `path`, according to RECORD or else its folder.
 
-    `real` is the path with its links resolved; "" if it is unknown.
+    `real_path` is the path with its links resolved; "" if it is unknown.
     """
-    wheels = [
+    nvidia_distributions = [
         distribution for distribution in python.distributions if distribution.name.startswith("nvidia-")
     ]
-    listed = [
+    recorded_owners = [
         distribution
-        for distribution in wheels
-        if any(relative in distribution.files for relative in list_relative_paths(distribution, path, real))
+        for distribution in nvidia_distributions
+        if any(relative_path in distribution.files for relative_path in list_relative_paths(distribution, path, real_path))
     ]
-    if listed:
-        return tuple(listed)
+    if recorded_owners:
+        return tuple(recorded_owners)
     return tuple(
         distribution
-        for distribution in wheels
+        for distribution in nvidia_distributions
         if not distribution.files
         and any(
-            _is_project_folder(distribution.name, relative)
-            for relative in list_relative_paths(distribution, path, real)
+            _is_project_folder(distribution.name, relative_path)
+            for relative_path in list_relative_paths(distribution, path, real_path)
         )
     )
 
 
-def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
+def is_in_wheels(python: PythonFacts, path: str, real_path: str = "") -> bool:
     """Return whether a file is in a folder of NVIDIA's wheels, even if the wheel has no metadata."""
     folders = dict.fromkeys(
         (*python.site_packages, *(distribution.location for distribution in python.distributions))
     )
-    spellings = [posixpath.normpath(spelled) for spelled in (path, real) if spelled]
-    return bool(find_owners(python, path, real)) or any(
+    spellings = [posixpath.normpath(spelled) for spelled in (path, real_path) if spelled]
+    return bool(find_owners(python, path, real_path)) or any(
         spelling.startswith(f"{posixpath.normpath(folder)}/nvidia/")
         for spelling in spellings
         for folder in folders
@@ -78,33 +78,33 @@ def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
     )
 
 
-def _is_project_folder(project: str, relative: str) -> bool:
+def _is_project_folder(project: str, relative_path: str) -> bool:
     """Return whether a relative path, such as "nvidia/cuda_runtime/lib/…", belongs to a project's wheel."""
-    match = re.match(r"nvidia/([a-z0-9_]{1,60})/", relative)
+    match = re.match(r"nvidia/([a-z0-9_]{1,60})/", relative_path)
     folder = match[1].replace("_", "-") if match is not None else ""
     return bool(folder) and re.fullmatch(rf"nvidia-{folder}(-cu\d+)?", project) is not None
 
 
-def find_owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None:
-    """Return the distribution that the present file at `path` comes from.
+def find_owner(python: PythonFacts, path: str, real_path: str = "") -> Distribution | None:
+    """Return the distribution from which the present file at `path` comes.
 
-    Return None if no distribution owns it, or if several do and it is unknown which one installed it last.
+    Return None if no distribution owns it, or if several do and it is unknown which of them installed it last.
     """
-    candidates = find_owners(python, path, real)
+    candidates = find_owners(python, path, real_path)
     if len(candidates) == 1:
         return candidates[0]
     for shared in python.shared:
         for candidate in candidates:
             if (
                 candidate.location == shared.location
-                and shared.path in list_relative_paths(candidate, path, real)
+                and shared.path in list_relative_paths(candidate, path, real_path)
                 and shared.now is not None
             ):
                 return next(
                     (
-                        candidate
-                        for candidate in candidates
-                        if (candidate.name, candidate.version) == shared.now
+                        owner
+                        for owner in candidates
+                        if (owner.name, owner.version) == shared.now
                     ),
                     None,
                 )
@@ -116,8 +116,8 @@ def find_library_version(facts: Facts, resolution: Resolution) -> LibraryVersion
 
     The version comes from the first of these sources:
 
-    * the wheel, unless its file was replaced;
-    * the conda package, for cuDNN;
+    * the wheel, unless the file was replaced;
+    * the conda package, if the library is cuDNN;
     * the loaded file, or a longer name of it in the same folder (libcudnn.so.9.1.0).
     """
     python, path = value_of(facts.python), resolution.path
@@ -144,12 +144,16 @@ def _find_version_in_name(facts: Facts, path: str) -> str | None:
     """
     loader = value_of(facts.loader)
     folder, _, name = posixpath.normpath(path).rpartition("/")
-    stem, _, prefix = name.partition(".so.")
+    stem, _, major_version = name.partition(".so.")
     candidates = [file for file in (loader.found if loader is not None else ()) if file.stem == stem]
     names = [file.name for file in candidates if posixpath.normpath(file.path) == f"{folder}/{file.name}"]
-    suffixes = {file_name.partition(".so.")[2] for file_name in names}
-    matching = [suffix for suffix in suffixes if suffix.count(".") >= 2 and suffix.startswith(f"{prefix}.")]
-    return matching[0] if len(matching) == 1 else None
+    version_suffixes = {file_name.partition(".so.")[2] for file_name in names}
+    matching_versions = [
+        version
+        for version in version_suffixes
+        if version.count(".") >= 2 and version.startswith(f"{major_version}.")
+    ]
+    return matching_versions[0] if len(matching_versions) == 1 else None
 
 
 def find_cudnn_version(facts: Facts) -> LibraryVersion | None:

@@ -57,6 +57,12 @@ REAL_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
 """Differences from RECORD that cannot be deliberate edits."""
 SUSPICIOUS_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
 """Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
+COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
+"""Standard library modules that load system libraries."""
+LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
+"""The environment variable that selects tf_keras."""
+MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
+"""The module or package that each of these environment variables affects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class UnmetRequirement:
     """The requirement as text, such as "ml-dtypes<1.0.0,>=0.5.1"."""
     package: str
     installed_version: str | None
-    """The installed version; None if it is not installed."""
+    """The installed version; None if the package is not installed."""
 
 
 def get_import_table(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
@@ -105,42 +111,41 @@ def plan_rehearsal(
     )
     if not oddities:
         return None
-    deviating = {oddity.module for oddity in oddities}
-    modules = _map_needed(python, table)
-    shadowed = sorted(deviating & table.shadowable)
-    if shadowed:
+    deviating_names = {oddity.module for oddity in oddities}
+    modules = _map_needed_modules(python, table)
+    shadowed_names = sorted(deviating_names & table.shadowable)
+    if shadowed_names:
         # Any module may need a name that the shadowing module lacks.
         modules = {
             **table.standard,
             **modules,
-            **{module_name: () for module_name in shadowed if module_name not in table.standard},
+            **{module_name: () for module_name in shadowed_names if module_name not in table.standard},
         }
     modules |= {
-        name: chains for name, chains in table.standard.items() if name.partition(".")[0] in deviating
+        name: chains for name, chains in table.standard.items() if name.partition(".")[0] in deviating_names
     }
-    has_replaced_library = not deviating.isdisjoint(python.carried)
-    to_import = (
+    has_replaced_library = not deviating_names.isdisjoint(python.carried)
+    affected_packages = (
         {distribution.name for distribution in python.distributions}
-        if shadowed or has_replaced_library
-        else _list_dependents(python, deviating)
+        if shadowed_names or has_replaced_library
+        else _list_dependents(python, deviating_names)
     )
     for name in (
         *table.tried,
         *(module for family_modules in table.family.values() for module in family_modules),
     ):
         if (
-            find_module_distribution(name) in to_import
+            find_module_distribution(name) in affected_packages
             and python.find_distribution(find_module_distribution(name)) is not None
         ):
             modules.setdefault(name, ())
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
     return RehearsalPlan(
-        tuple(modules.items()), tuple(_iter_generated_sources(python, tensorflow, table)), oddities, keras
+        modules=tuple(modules.items()),
+        sources=tuple(_iter_generated_sources(python, tensorflow, table)),
+        oddities=oddities,
+        keras=keras,
     )
-
-
-LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
-"""The environment variable that selects tf_keras."""
 
 
 def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
@@ -166,20 +171,20 @@ def _list_keras_modules(
     if "keras" not in table.family or not versions.is_version(version):
         return ()
     is_legacy = uses_legacy_keras(variables, version, compat)
-    installed = _map_installed(python)
-    keras = "tf-keras" if is_legacy else "keras"
+    installed = _map_installed_distributions(python)
+    keras_package = "tf-keras" if is_legacy else "keras"
     family_packages = {find_module_distribution(module) for module in table.family["keras"]}
-    keras_packages = _list_closure(installed, {keras, *family_packages}) - {
+    keras_packages = _list_with_requirements(installed, {keras_package, *family_packages}) - {
         find_module_distribution(name) for name in table.needs
     }
-    known_sets = _list_tested_sets(python, tensorflow, table, compat)
-    suspects = {missing.package for missing in list_unmet_requirements(python)}
+    tested_sets = _list_tested_sets(python, tensorflow, table, compat)
+    suspects = {unmet.package for unmet in list_unmet_requirements(python)}
     suspects |= {find_module_distribution(shadow.name) for shadow in python.shadows}
-    if keras not in installed or not any(
+    if keras_package not in installed or not any(
         name in suspects
         or any(difference.what in REAL_DIFFERENCES for difference in installed[name].differs)
-        or _is_older(
-            installed[name].version, [known_set[name] for known_set in known_sets if name in known_set]
+        or _is_older_than_all(
+            installed[name].version, [tested_set[name] for tested_set in tested_sets if name in tested_set]
         )
         for name in keras_packages
     ):
@@ -193,15 +198,15 @@ def _list_keras_modules(
     return (*optimizers, "keras.src.optimizers", full_keras)
 
 
-def _is_older(version: str, known_versions: Sequence[str]) -> bool:
-    """Return whether a version is older than all known versions.
+def _is_older_than_all(version: str, tested_versions: Sequence[str]) -> bool:
+    """Return whether a version is older than all tested versions.
 
-    An invalid version counts as older. If no versions are known, the result is False.
+    An invalid version counts as older. If there are no tested versions, the result is False.
     """
     if not versions.is_version(version):
         return True
-    return bool(known_versions) and not any(
-        versions.is_at_least(version, known_version) for known_version in known_versions
+    return bool(tested_versions) and not any(
+        versions.is_at_least(version, tested_version) for tested_version in tested_versions
     )
 
 
@@ -215,11 +220,7 @@ def _iter_generated_sources(
         yield f"{keras.location}/{KERAS_GENERATED_SOURCE}"
 
 
-COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
-"""Standard library modules that load system libraries."""
-
-
-def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
+def _map_needed_modules(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
     """Return the modules of other packages that the import needs, each with the attributes that it uses."""
     needed: dict[str, tuple[str, ...]] = {}
     if python.carried:  # replaced system libraries can affect any module
@@ -231,7 +232,7 @@ def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ..
 def list_removed_distutils(python: PythonFacts, table: Imported) -> tuple[str, ...]:
     """Return the distutils modules that the import needs, if this Python (3.12 or newer) has no distutils.
 
-    Setuptools provides them then.
+    In that case, setuptools provides them.
     """
     if not versions.is_at_least(python.version, "3.12"):
         return ()
@@ -257,7 +258,7 @@ def _iter_oddities(
 
     `extra_packages` are packages that the import needs although they are not in the table.
     """
-    installed = _map_installed(python)
+    installed = _map_installed_distributions(python)
     needed = {
         find_module_distribution(name) for name in (*table.needs, *list_removed_distutils(python, table))
     }
@@ -266,7 +267,7 @@ def _iter_oddities(
         for name in (*table.tried, *(member for members in table.family.values() for member in members))
     }
     family = {normalize_name(name) for name in (*table.family, *table.must)}
-    relevant = _list_closure(installed, {*needed, *family, *extra_packages, *(optional & installed.keys())})
+    relevant = _list_with_requirements(installed, {*needed, *family, *extra_packages, *(optional & installed.keys())})
     tested_versions = _find_nearest_set(python, tensorflow, table, relevant, compat)
     for name in sorted(relevant | needed):
         distribution = installed.get(name)
@@ -282,11 +283,11 @@ def _iter_oddities(
             yield RehearsalReason(
                 name, f"files of {name} {distribution.version} are not as it was installed with"
             )
-    for missing in list_unmet_requirements(python):
-        if missing.package in {*relevant, *needed} or missing.required_by in relevant:
+    for unmet in list_unmet_requirements(python):
+        if unmet.package in {*relevant, *needed} or unmet.required_by in relevant:
             yield RehearsalReason(
-                missing.package,
-                f"{missing.required_by} asks for {missing.requirement}, and {missing.installed_version or 'nothing'} is there",
+                unmet.package,
+                f"{unmet.required_by} asks for {unmet.requirement}, and {unmet.installed_version or 'nothing'} is there",
             )
     for path in python.carried:
         yield RehearsalReason(path, f"{path} is found before the system's own library of that name")
@@ -298,6 +299,7 @@ def _iter_oddities(
     for shadow in python.shadows:
         if shadow.name in top_modules:
             module = shadow.name if shadow.name in table.shadowable else find_module_distribution(shadow.name)
+            # The shadow is named after the top-level module, but the distribution is protobuf's.
             module = "protobuf" if shadow.name == "google" else module
             yield RehearsalReason(
                 module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}"
@@ -311,29 +313,25 @@ def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[RehearsalR
             yield RehearsalReason(module, f"{name} is set to {variables[name]!r}")
 
 
-MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
-"""The module or package that each of these environment variables affects."""
-
-
-def _map_installed(python: PythonFacts) -> dict[str, Distribution]:
+def _map_installed_distributions(python: PythonFacts) -> dict[str, Distribution]:
     """Return the installed distributions by normalised name. The first of several on the path counts."""
     return {distribution.name: distribution for distribution in reversed(python.distributions)}
 
 
-def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
-    """Return the installed distributions in `start` and all that they require, except TensorFlow itself."""
-    closure: set[str] = set()
-    pending = list(start)
+def _list_with_requirements(installed: Mapping[str, Distribution], start_names: set[str]) -> set[str]:
+    """Return the installed distributions in `start_names` and all that they require, without TensorFlow."""
+    required_names: set[str] = set()
+    pending = list(start_names)
     while pending:
         name = pending.pop()
         distribution = installed.get(name)
-        if name in closure or distribution is None or name in TENSORFLOW_DISTRIBUTIONS:
+        if name in required_names or distribution is None or name in TENSORFLOW_DISTRIBUTIONS:
             continue
-        closure.add(name)
+        required_names.add(name)
         pending += [
             required for line in distribution.requires if (required := parse_required_name(line)) is not None
         ]
-    return closure
+    return required_names
 
 
 @lru_cache(maxsize=4096)
@@ -348,9 +346,9 @@ def parse_required_name(line: str, *, extras: bool = False) -> str | None:
     return normalize_name(match[0]) if match is not None else None
 
 
-def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
-    """Return `deviating` and all distributions that require one of them, directly or indirectly."""
-    dependents = set(deviating)
+def _list_dependents(python: PythonFacts, deviating_names: set[str]) -> set[str]:
+    """Return `deviating_names` and all distributions that require one of these, directly or indirectly."""
+    dependents = set(deviating_names)
     while True:
         additional = {
             distribution.name
@@ -367,21 +365,21 @@ def _list_tested_sets(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
 ) -> list[Mapping[str, str]]:
     """Return the package versions of each environment in which the import of this release worked."""
-    sets = list(table.sets) if table.exact else []
+    tested_sets = list(table.sets) if table.exact else []
     version = tensorflow.version or ""
-    locked = compat.locks.get_lock(choose_locked_package(version), version, python.version)
-    return [*sets, locked.versions] if locked is not None else sets
+    lock = compat.locks.get_lock(choose_locked_package(version), version, python.version)
+    return [*tested_sets, lock.versions] if lock is not None else tested_sets
 
 
 def _find_nearest_set(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str], compat: Compat
 ) -> Mapping[str, str]:
     """Return the package versions of the tested environment that is most similar to this one."""
-    installed = _map_installed(python)
+    installed = _map_installed_distributions(python)
     return max(
         _list_tested_sets(python, tensorflow, table, compat),
-        key=lambda known_set: sum(
-            known_set.get(name) == installed[name].version for name in relevant if name in installed
+        key=lambda tested_set: sum(
+            tested_set.get(name) == installed[name].version for name in relevant if name in installed
         ),
         default={},
     )
@@ -394,7 +392,7 @@ def find_tested_version(
     table = get_import_table(tensorflow, compat)
     if table is None:
         return None
-    return _find_nearest_set(python, tensorflow, table, set(_map_installed(python)), compat).get(package)
+    return _find_nearest_set(python, tensorflow, table, set(_map_installed_distributions(python)), compat).get(package)
 
 
 # ---------------------------------------------------------------- requirements
@@ -402,32 +400,38 @@ def find_tested_version(
 
 def list_unmet_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
     """Return the unmet requirements of TensorFlow and of everything that it requires."""
-    installed = _map_installed(python)
+    installed = _map_installed_distributions(python)
     environment = _make_marker_environment(python)
-    by_requirer: dict[tuple[str, str], UnmetRequirement] = {}
+    unmet_by_names: dict[tuple[str, str], UnmetRequirement] = {}
     tensorflow_names = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
-    pending, seen = list(tensorflow_names), set[str]()
+    pending, visited = list(tensorflow_names), set[str]()
     while pending:
         name = pending.pop()
         distribution = installed.get(name)
-        if name in seen or distribution is None:
+        if name in visited or distribution is None:
             continue
-        seen.add(name)
+        visited.add(name)
         for line in distribution.requires:
             requirement = parse_requirement_line(line, environment)
             if requirement is None:
                 continue
-            candidate = installed.get(requirement.package)
+            installed_distribution = installed.get(requirement.package)
             pending.append(requirement.package)
-            if candidate is None:
-                by_requirer[name, requirement.package] = UnmetRequirement(
-                    name, format_requirement(requirement), requirement.package, None
+            if installed_distribution is None:
+                unmet_by_names[name, requirement.package] = UnmetRequirement(
+                    required_by=name,
+                    requirement=format_requirement(requirement),
+                    package=requirement.package,
+                    installed_version=None,
                 )
-            elif versions.is_version(candidate.version) and not is_met(requirement, candidate.version):
-                by_requirer[name, requirement.package] = UnmetRequirement(
-                    name, format_requirement(requirement), requirement.package, candidate.version
+            elif versions.is_version(installed_distribution.version) and not is_met(requirement, installed_distribution.version):
+                unmet_by_names[name, requirement.package] = UnmetRequirement(
+                    required_by=name,
+                    requirement=format_requirement(requirement),
+                    package=requirement.package,
+                    installed_version=installed_distribution.version,
                 )
-    return tuple(by_requirer[key] for key in sorted(by_requirer))
+    return tuple(unmet_by_names[key] for key in sorted(unmet_by_names))
 
 
 def _make_marker_environment(python: PythonFacts) -> dict[str, str]:

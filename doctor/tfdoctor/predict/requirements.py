@@ -24,12 +24,13 @@ _PLAIN = re.compile(
     r" {0,2}"
 )
 _EXTRA_CONDITION = re.compile(r"""extra {0,2}== {0,2}(?:"[A-Za-z0-9_.-]{1,100}"|'[A-Za-z0-9_.-]{1,100}')""")
-_CONDITION = re.compile(
+_PLAIN_CONDITION = re.compile(
     r"""(?:(python_version|python_full_version) {0,2}(<|>|<=|>=|==|!=) {0,2}["'](\d{1,2}(?:\.\d{1,3}){1,2})["']"""
     r"""|(sys_platform|platform_system|platform_machine|os_name|platform_python_implementation|implementation_name)"""
     r""" {0,2}(==|!=) {0,2}["']([A-Za-z_][A-Za-z0-9_]{2,30})["'])"""
 )
 _Condition = tuple[str, str, str]
+"""(variable, operator, value) of a marker, such as ("python_version", "<", "3.12")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,11 @@ def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
     """
     groups: list[tuple[_Condition, ...]] = []
     needs_extra = False
-    for part in re.split(r" and (?![^(]*\))", marker):  # only outside parentheses
+    for part in re.split(r" and (?![^(]*\))", marker):  # "and" outside parentheses
         if _EXTRA_CONDITION.fullmatch(part):
             needs_extra = True
             continue
+        # "(a and b)" becomes two groups of one condition, "(a or b)" one group of two.
         inner = part[1:-1] if part.startswith("(") and part.endswith(")") else ""
         if inner and " or " not in inner:
             alternatives = [[texts] for texts in inner.split(" and ")]
@@ -132,12 +134,12 @@ def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
         if any(set("()") & set(text) for texts in alternatives for text in texts):
             return ((),)
         for texts in alternatives:
-            matches = [_CONDITION.fullmatch(text) for text in texts]
+            matches = [_PLAIN_CONDITION.fullmatch(text) for text in texts]
             groups.append(tuple(_make_condition(match) for match in matches if match) if all(matches) else ())
     if not needs_extra:
         return tuple(groups)
-    has_or = re.search(r"\bor\b(?![^(]*\))", marker)  # only outside parentheses
-    return None if has_or is None else ((),)
+    has_top_level_or = re.search(r"\bor\b(?![^(]*\))", marker)  # "or" outside parentheses
+    return None if has_top_level_or is None else ((),)
 
 
 def _make_condition(match: re.Match[str]) -> _Condition:
@@ -148,7 +150,7 @@ def _make_condition(match: re.Match[str]) -> _Condition:
 
 def _is_true(condition: _Condition, environment: Mapping[str, str]) -> bool:
     variable, operator, value = condition
-    actual = environment[variable]
+    actual_value = environment[variable]
     if variable.startswith("python_"):
-        return versions.satisfies(actual, f"{operator}{value}")
-    return (actual == value) is (operator == "==")
+        return versions.satisfies(actual_value, f"{operator}{value}")
+    return (actual_value == value) is (operator == "==")

@@ -1,6 +1,7 @@
 """Detect packages that shadow those of the examined Python.
 
-Either there are two TensorFlows on the path, or PYTHONPATH or Python's startup puts a folder first.
+There are two cases. Either there are two TensorFlows on the path, or PYTHONPATH or Python's startup puts a folder
+first.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ class LeadingFolder:
     by: str
     """"PYTHONPATH", or `MODULE_PATH` for Python's startup (a .pth file or sitecustomize.py)."""
     entry: str
-    """The folder, as spelled there."""
+    """The folder as PYTHONPATH or the startup spells it."""
 
 
 def find_leading_package(facts: Facts, package: str) -> Distribution | None:
     """Return the package if Python imports it from a folder that is put first on the path; otherwise None.
 
-    Return None also if TensorFlow is in that folder, because the folder is then the environment itself.
+    Also return None if TensorFlow is in the same folder, because that folder is the environment itself.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     distribution = python.find_distribution(package) if python is not None else None
@@ -82,21 +83,23 @@ def find_leading_package(facts: Facts, package: str) -> Distribution | None:
 
 
 def find_leading_folder(facts: Facts, folder: str) -> LeadingFolder | None:
-    """Return the folder and what puts it first on the path; None if nothing does.
+    """Return the folder with what puts it first on the path; None if nothing does.
 
-    Nothing puts the working folder and normal package folders first.
+    The working folder and normal package folders do not count as put first.
     """
     normalized = posixpath.normpath(folder)
     entries = split_entries("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
-    entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
-    if entry is not None:
-        return LeadingFolder("PYTHONPATH", entry)
+    matching_entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
+    if matching_entry is not None:
+        return LeadingFolder("PYTHONPATH", matching_entry)
     python = value_of(facts.python)
     if python is None or facts.environment.origin(MODULE_PATH, folder) is None:
         return None
-    path = [posixpath.normpath(item) for item in python.sys_path]
+    path = [posixpath.normpath(path_entry) for path_entry in python.sys_path]
     site_positions = [
-        path.index(item) for item in map(posixpath.normpath, python.site_packages) if item in path
+        path.index(site_folder)
+        for site_folder in map(posixpath.normpath, python.site_packages)
+        if site_folder in path
     ]
     if normalized not in path or (site_positions and path.index(normalized) > max(site_positions)):
         return None
@@ -110,16 +113,14 @@ def predict_better_behind(
 
     `first_prediction` is the prediction for the first TensorFlow.
     """
-    other_facts = drop_first_tensorflow(facts)
-    first, second = (
-        value_of(facts.tensorflow),
-        value_of(other_facts.tensorflow) if other_facts is not None else None,
-    )
-    if other_facts is None or first_prediction.gpu_registered is not False or first is None or second is None:
+    facts_without_first = drop_first_tensorflow(facts)
+    first = value_of(facts.tensorflow)
+    second = value_of(facts_without_first.tensorflow) if facts_without_first is not None else None
+    if facts_without_first is None or first_prediction.gpu_registered is not False or first is None or second is None:
         return None
-    prediction = predict(other_facts, compat)
-    if describe_build(second, compat).gpu is False or prediction.import_ok is False:
+    second_prediction = predict(facts_without_first, compat)
+    if describe_build(second, compat).gpu is False or second_prediction.import_ok is False:
         return None
     if describe_build(first, compat).gpu is False or first_prediction.import_ok is False:
-        return prediction
-    return prediction if prediction.gpu_registered else None
+        return second_prediction
+    return second_prediction if second_prediction.gpu_registered else None

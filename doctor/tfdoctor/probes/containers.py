@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 INFO_COMMAND = "docker info"
 """The command that queries Docker, as shown in messages."""
 VERSIONED_TOOLS = ("podman", "nerdctl", "apptainer", "singularity")
+"""The tools besides Docker, whose versions are queried with `--version`."""
 SERVICE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The usual PATH of a service: engines search it for runtimes and hooks, regardless of the user's PATH."""
 TOOLKIT_FOLDERS = (*SERVICE_PATH, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
@@ -50,6 +51,7 @@ TOOLKIT_EXECUTABLES = (
     "nvidia-docker",
     "nvidia-docker-plugin",
 )
+"""The commands of NVIDIA's container toolkit, in its present and earlier versions."""
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
@@ -129,12 +131,12 @@ def _is_podman(system: System, path: str) -> bool:
 
 
 def _can_find_command(system: System, command: str) -> bool | None:
-    """Return whether an engine can find a command, or None if that is not known."""
+    """Return whether an engine can find a command: a path or a name. None if that is not known."""
     if not command:
         return None
     if command.startswith("/"):
         return system.exists(command) or (False if _is_certainly_missing(system, command) else None)
-    return system.which(command) is not None or any(system.exists(f"{f}/{command}") for f in SERVICE_PATH)
+    return system.which(command) is not None or any(system.exists(f"{folder}/{command}") for folder in SERVICE_PATH)
 
 
 def _is_certainly_missing(system: System, path: str) -> bool:
@@ -159,7 +161,7 @@ def _is_certainly_missing(system: System, path: str) -> bool:
 def _probe_docker(
     system: System, docker: ContainerTool | None, endpoint: str, timeout: float
 ) -> tuple[Fact[DockerEngine | UnreachableEngine], str | None]:
-    """Return (the engine or the reason why it did not answer, the version of the client or None)."""
+    """Return (fact about the engine, version of the client or None)."""
     socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
     has_socket = socket is not None and system.exists(socket)
 
@@ -270,12 +272,15 @@ def _probe_daemon_config(
         if isinstance(docker_fact, Known) and isinstance(docker_fact.value, DockerEngine)
         else None
     )
+    # If the engine did not answer, its client and its address tell how it is installed.
+    is_snap = engine.snap if engine is not None else docker is not None and docker.snap
+    is_rootless = engine.rootless if engine is not None else endpoint.startswith("unix:///run/user/")
     path = "/etc/docker/daemon.json"
     if engine is not None and engine.desktop:
         return Absent(path, "Docker Desktop's engine does not read it")
-    if engine.snap if engine is not None else docker is not None and docker.snap:
+    if is_snap:
         path = "/var/snap/docker/current/config/daemon.json"
-    elif engine.rootless if engine is not None else endpoint.startswith("unix:///run/user/"):
+    elif is_rootless:
         home = system.env.get("XDG_CONFIG_HOME") or f"{system.env.get('HOME', '')}/.config"
         path = f"{home}/docker/daemon.json"
     try:
@@ -285,12 +290,11 @@ def _probe_daemon_config(
     except OSError as error:
         return Unknown(f"{path}: {error.strerror or error}", path)
     document, problem = parse.parse_daemon_json(text)
-    is_opaque = engine.snap if engine is not None else docker is not None and docker.snap
     return Known(
         DaemonConfig(
             path=path,
             problem=clean_line(problem),
-            runtimes=_list_runtimes(system, document.get("runtimes"), is_opaque=is_opaque),
+            runtimes=_list_runtimes(system, document.get("runtimes"), is_opaque=is_snap),
             default_runtime=parse.text_or_none(document.get("default-runtime")),
         ),
         path,
@@ -304,8 +308,8 @@ def _probe_toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
     """Return the commands, the version, the settings and the hooks of NVIDIA's container toolkit."""
     executables: list[tuple[str, str]] = []
     for name in TOOLKIT_EXECUTABLES:
-        folders = (f"{folder}/{name}" for folder in TOOLKIT_FOLDERS)
-        path = system.which(name) or next((path for path in folders if system.exists(path)), None)
+        candidates = (f"{folder}/{name}" for folder in TOOLKIT_FOLDERS)
+        path = system.which(name) or next(filter(system.exists, candidates), None)
         if path is not None:
             executables.append((name, path))
     hooks = _list_hooks(system)
@@ -373,6 +377,7 @@ def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> lis
 
 def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
     """Return the CDI specifications for NVIDIA's devices. A folder is read once, even under several paths."""
+    # Reversed, so that of several paths of one folder the first is kept.
     folders_by_real_path = {system.realpath(folder): folder for folder in reversed(folders)}
     specs: list[CdiSpec] = []
     for folder in reversed(folders_by_real_path.values()):
@@ -400,7 +405,9 @@ def _load_cdi_spec(system: System, path: str) -> CdiSpec:
         version=clean_line(spec.version),
         devices=tuple(clean_line(name) for name in spec.devices),
         missing=tuple(
-            clean_line(p) for p in spec.paths if not system.exists(p) and _is_certainly_missing(system, p)
+            clean_line(host_path)
+            for host_path in spec.paths
+            if not system.exists(host_path) and _is_certainly_missing(system, host_path)
         ),
         driver_version=spec.driver_version,
     )

@@ -192,9 +192,9 @@ def _load_line(system: System, path: str) -> str | None:
 def probe_smi(
     system: System, *, timeout: float, machine: MachineFacts | None = None
 ) -> Fact[SmiFacts | SmiFailure]:
-    """Return the report of nvidia-smi (from its XML output or else its table), or why it failed.
+    """Return the report of nvidia-smi, from its XML output or else from its table, or why it failed.
 
-    `machine` says whether this is a container or WSL, where process IDs belong to another system. `timeout` is the time
+    In a container or under WSL, according to `machine`, the process IDs belong to another system. `timeout` is the time
     limit in seconds for each command.
     """
     command = system.which("nvidia-smi")
@@ -240,6 +240,7 @@ def _make_smi_failure(result: CommandResult) -> SmiFailure:
 
 
 def _make_smi_facts_from_xml(xml: Any) -> SmiFacts:
+    """Return the facts in the parsed XML output of nvidia-smi, without health and processes."""
     return SmiFacts(
         driver_version=xml.driver_version,
         cuda_version=xml.cuda_version,
@@ -268,7 +269,7 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
     """
     from tfdoctor.parse.smi_health import parse_smi_health
 
-    has_other_pids = machine is not None and bool(machine.container or machine.wsl)
+    has_foreign_pids = machine is not None and bool(machine.container or machine.wsl)
     gpu_details = parse_smi_health(report)
     return dataclasses.replace(
         smi,
@@ -276,15 +277,16 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
             dataclasses.replace(
                 gpu,
                 health=health,
-                processes=identify_processes(system, processes, container=has_other_pids),
+                processes=identify_processes(system, processes, container=has_foreign_pids),
             )
             for gpu, (health, processes) in zip(smi.gpus, gpu_details, strict=False)
         )
-        + smi.gpus[len(gpu_details) :],
+        + smi.gpus[len(gpu_details) :],  # GPUs without details
     )
 
 
 def _make_smi_facts_from_table(table: Any) -> SmiFacts:
+    """Return the facts in the parsed table of nvidia-smi, which shows less than its XML output."""
     return SmiFacts(
         driver_version=table.driver_version,
         cuda_version=table.cuda_version,
@@ -328,9 +330,9 @@ def probe_libraries(
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
     """Query libcuda and NVML in a child process.
 
-    It runs tfdoctor's own Python, or `python` if `system` has none. `variables` are set in the child before the
-    libraries are opened; None removes a variable. `libnvml="-"` skips NVML. `variant` distinguishes the recordings of
-    several queries. `timeout` is in seconds.
+    The child process runs tfdoctor's own Python, or `python` if `system` has none. `variables` are set in it before the
+    libraries are opened; the value None removes a variable. If `libnvml` is "-", NVML is not queried. `variant`
+    distinguishes the recordings of several queries. `timeout` is in seconds.
     """
     own_python = system.own_python
     answer, result = run_payload(
@@ -364,7 +366,18 @@ def _make_cuda_fact(answer: Mapping[str, Any], result: CommandResult, source: st
             return Unknown(f"the driver did not answer within {result.seconds:.0f} s", source)
         if result.returncode is not None and result.returncode < 0:
             crash_reason = f"signal {-result.returncode}"
-            return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crash_reason), source)
+            crashed_driver = CudaDriver(
+                loaded=True,
+                load_error="",
+                path=None,
+                init=None,
+                init_name="",
+                version=None,
+                count=None,
+                devices=(),
+                crashed=crash_reason,
+            )
+            return Known(crashed_driver, source)
         return Unknown(f"the child process {_describe_child_end(result)}", source)
     init_code = _get_int(raw, "init")
     version = _get_int(raw, "version")

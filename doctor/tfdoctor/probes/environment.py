@@ -1,4 +1,4 @@
-"""Probe the environment variables that decide whether TensorFlow sees a GPU, and who set them.
+"""Probe the environment variables that decide whether TensorFlow sees a GPU, and what set them.
 
 Misspelt names of these variables are also reported.
 """
@@ -43,7 +43,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 def probe(
     system: System, python: str | None = None, *, kernel: str | None = None, timeout: float = 5.0
 ) -> EnvironmentFacts:
-    """Return the relevant environment variables of `python` after its startup, and who set them.
+    """Return the relevant environment variables of `python` after its startup, and what set them.
 
     `kernel` is the Jupyter kernel.json whose variables are part of `system.env`. If `python` is None or does not
     answer, the variables of `system.env` are returned, without their origins. `timeout` is in seconds.
@@ -106,19 +106,19 @@ def _is_working_program(system: System, name: str) -> bool:
     root, shim, _ = (path or "").partition("/shims/")
     if path is None or not shim or not system.is_dir(f"{root}/versions"):
         return path is not None
-    selected = system.env.get("PYENV_VERSION", "")
+    selected_versions = system.env.get("PYENV_VERSION", "")
     for file in (f"{system.cwd.rstrip('/')}/.python-version", f"{root}/version"):
-        if not selected:
+        if not selected_versions:
             try:
-                selected = system.read_text(file, limit=1000)
+                selected_versions = system.read_text(file, limit=1000)
             except OSError:
                 continue
-    versions = re.split(r"[\s:]+", selected.strip()) if selected.strip() else []
+    versions = re.split(r"[\s:]+", selected_versions.strip()) if selected_versions.strip() else []
     return any(system.exists(f"{root}/versions/{version}/bin/{name}") for version in versions)
 
 
 def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
-    """Return the child's answer: the variables before and after Python's startup, and who set them.
+    """Return the child's answer: the variables before and after Python's startup, and what set them.
 
     The answer is empty if the child fails.
     """
@@ -170,26 +170,26 @@ def _find_origins(
 
     A value comes from Python's startup ("start") if it differs from `variables_at_start`, the variables when Python was
     started. It comes from a wrapper script ("wrapper") if it differs from `variables_before`, which this process passed
-    on. All others are searched in the files of the kernel, the activation and the machine. If these do not set it, the
-    origin is "shell".
+    on. Any other value comes from outside: it is searched in the files of the kernel, the activation and the machine. If
+    these do not set it, the origin is "shell".
     """
     origins = []
     for name, value in variables.items():
-        setter = "outside"
+        kind_of_value = "outside"
         if variables_at_start.get(name) != value:
-            setter = "start"
+            kind_of_value = "start"
         elif variables_before.get(name) != value:
-            setter = "wrapper"
-        for entry in _split_entries(name, value) or (None,):
-            entry_setter = setter
+            kind_of_value = "wrapper"
+        for entry in _split_entries(name, value) or (None,):  # None stands for the whole value
+            kind_of_entry = kind_of_value
             if (
-                setter == "wrapper"
+                kind_of_value == "wrapper"
                 and entry is not None
                 and entry in _split_entries(name, variables_before.get(name, ""))
             ):
-                entry_setter = "outside"
-            if entry_setter != "outside":
-                origin = _find_origin(name, entry_setter, locations, env, entry=entry)
+                kind_of_entry = "outside"
+            if kind_of_entry != "outside":
+                origin = _find_origin(name, kind_of_entry, locations, env, entry=entry)
             else:
                 origin = next(
                     (
@@ -201,7 +201,7 @@ def _find_origins(
                     None,
                 )
             origins.append(
-                origin or Origin(name, entry_setter if entry_setter != "outside" else "shell", entry)
+                origin or Origin(name, kind_of_entry if kind_of_entry != "outside" else "shell", entry)
             )
     return tuple(origins)
 
@@ -254,8 +254,8 @@ def _find_origin(
 ) -> Origin | None:
     """Return the origin of a variable, or of its `entry`, in a file of one kind, or None if there is none.
 
-    `locations` are the lines of the child's answer. For the startup of Python this is the first assignment; for other
-    kinds it is the last line that can have set the value.
+    `locations` are the lines in the child's answer. For the startup of Python, the first assignment counts. For other
+    kinds, the last line that can have set the value counts.
     """
     matches = [
         location for location in locations if location.get("name") == name and location.get("kind") == kind
@@ -290,11 +290,12 @@ def _find_origin(
 def _can_set(name: str, text: str, env: Mapping[str, str], entry: str | None, value: str | None) -> bool:
     """Return whether a line of a shell script or of a JSON file can have set this value or entry.
 
-    `env` is used to expand variables in the line. A value that cannot be parsed counts as possible.
+    `env` is used to expand variables in the line. If the value in the line cannot be parsed, the result is true.
     """
     match = re.search(rf'(?<![A-Za-z0-9_]){re.escape(name)}("?\s*:\s*|=)(.*)', text)
     if match is None:
         return False
+    # The variable itself is not expanded: "$PATH" in its own assignment means the earlier value.
     expanded = re.sub(
         r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?",
         lambda reference: env.get(reference[1], reference[0]) if reference[1] != name else reference[0],
@@ -305,7 +306,7 @@ def _can_set(name: str, text: str, env: Mapping[str, str], entry: str | None, va
             re.search(rf"(?<![^\s\"':=;]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':;$])", expanded)
             is not None
         )
-    quoted = re.match(r"""\s*(?:"([^"$`]*)"|'([^']*)'|([^\s;&|"'$`]*))(?=[\s;&|,}]|$)""", expanded)
-    if quoted is None or value is None:
+    value_match = re.match(r"""\s*(?:"([^"$`]*)"|'([^']*)'|([^\s;&|"'$`]*))(?=[\s;&|,}]|$)""", expanded)
+    if value_match is None or value is None:
         return True
-    return next((part for part in quoted.groups() if part is not None), "") == value
+    return next((part for part in value_match.groups() if part is not None), "") == value

@@ -26,7 +26,7 @@ ACTIVE_VARIABLES = {
     "VIRTUAL_ENV": "the active virtual environment",
     "CONDA_PREFIX": "the active conda environment",
 }
-"""The variables that name an active environment, with its description."""
+"""The variables that name an active environment, each with a description of the environment."""
 ENVIRONMENT_NAMES = (".venv", "venv", "env", ".env")
 """Common names of the environment in the folder of a project."""
 MAX_FOLDERS = 40
@@ -35,30 +35,34 @@ WHICH_TIMEOUT_S = 3.0
 """The time limit in seconds for a command that only searches PATH."""
 _UV_CACHE_PYTHON = re.compile(r"/(?:archive|environments|builds)-v\d{1,3}/[^/]{1,80}/bin/[^/]{1,40}\Z")
 """An interpreter in uv's cache: `uvx tfdoctor` puts its temporary environment first on PATH."""
-# A line of pyvenv.cfg.
 _PYVENV_SETTING = re.compile(r"^[ \t]*(\w{1,40})[ \t]*=[ \t]*(.{1,400}?)[ \t]*$", re.MULTILINE)
-# The file name of a Python interpreter.
+"""A line of pyvenv.cfg."""
 _PYTHON_NAME = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE)
+"""The file name of a Python interpreter."""
 
 
 def choose_python(system: System, requested: str | None) -> PythonChoice:
     """Return the Python to examine, and how it was chosen.
 
     `requested` is the value of `--python`: a command, an interpreter, the folder of an environment, or a Jupyter
-    kernel.json, which stands for the Python that it starts. If it is None, this is the Python of the active virtual or
-    conda environment, else `python3` on PATH, else `python`. Raise UsageError if there is no Python to run.
+    kernel.json, which stands for the Python that it starts. If it is None, the Python of the active virtual or conda
+    environment is chosen, else `python3` on PATH, else `python`. Raise UsageError if there is no Python to run.
     """
     if requested is not None:
         return _find_requested(system, requested)
     unusable: list[LostEnvironment] = []
-    for variable in _sort_by_path(system):
+    for variable in _list_active_variables(system):
         prefix = system.env[variable].rstrip("/") or "/"
         python = _find_python(system, prefix)
         if python is not None:
             is_base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
             reason = "conda's base environment, which is active" if is_base else ACTIVE_VARIABLES[variable]
             return PythonChoice(
-                python, f"${variable}", reason, tuple(unusable), on_path=_find_other_on_path(system, prefix)
+                path=python,
+                how=f"${variable}",
+                why=reason,
+                lost=tuple(unusable),
+                on_path=_find_other_on_path(system, prefix),
             )
         unusable.append(diagnose_environment(system, variable, prefix))
     for name in ("python3", "python"):
@@ -78,19 +82,19 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     )
 
 
-def describe_unusable_environment(lost: LostEnvironment) -> str:
+def describe_unusable_environment(environment: LostEnvironment) -> str:
     """Describe the problem of an unusable environment as a clause, such as "which is not there"."""
     return {
         "gone": "which is not there",
         "empty": "in which there is no Python",
-        "base-gone": f"whose Python leads to {clean_line(lost.target or '')}, which is not there",
+        "base-gone": f"whose Python leads to {clean_line(environment.target or '')}, which is not there",
         "closed": "which this user may not look into",
-    }[lost.problem]
+    }[environment.problem]
 
 
-def _sort_by_path(system: System) -> list[str]:
-    """Return the variables that name an active environment, that of the Python on PATH first."""
-    # An activation sets an absolute path. A relative one could run a file in the working folder.
+def _list_active_variables(system: System) -> list[str]:
+    """Return the variables that name an active environment. That of the Python on PATH comes first."""
+    # An activation sets an absolute path. A relative path could run a file in the working folder.
     variables = [name for name in ACTIVE_VARIABLES if _is_absolute(system.env.get(name, ""))]
     if len(variables) > 1:
         python = system.which("python") or system.which("python3") or ""
@@ -101,13 +105,11 @@ def _sort_by_path(system: System) -> list[str]:
 def _find_other_on_path(system: System, prefix: str) -> str:
     """Return the Python on PATH if it belongs to another environment than `prefix`, else "".
 
-    If it does, the variable that names `prefix` may be a leftover. A shim does not count if it may lead to `prefix`,
-    because both are in the folder of the same version manager.
+    If there is one, the variable that names `prefix` may be a leftover. A shim does not count if it may lead to
+    `prefix`, because both are in the folder of the same version manager.
     """
-    python, real_prefix = (
-        _find_on_path(system, "python") or _find_on_path(system, "python3") or "",
-        system.realpath(prefix),
-    )
+    python = _find_on_path(system, "python") or _find_on_path(system, "python3") or ""
+    real_prefix = system.realpath(prefix)
     root, shim, _ = python.partition("/shims/")
     if not python.startswith("/") or (shim and real_prefix.startswith(f"{system.realpath(root)}/")):
         return ""
@@ -183,21 +185,21 @@ def _find_requested(system: System, requested: str) -> PythonChoice:
 
 
 def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice:
-    """Return the choice for a folder that is taken as an environment. Raise UsageError if it is not one."""
+    """Return the choice for a requested folder. Raise UsageError if it is not an environment."""
     python = _find_python(system, path)
     if python is not None:
         return PythonChoice(python, requested, "as asked")
-    lost = diagnose_environment(system, PYTHON_OPTION, path)
-    if lost.problem == "closed":
+    unusable_environment = diagnose_environment(system, PYTHON_OPTION, path)
+    if unusable_environment.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
-    if lost.problem == "base-gone":
-        return PythonChoice(f"{path}/bin/python", requested, "as asked", (lost,))
-    environment = next((name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None)
+    if unusable_environment.problem == "base-gone":
+        return PythonChoice(f"{path}/bin/python", requested, "as asked", (unusable_environment,))
+    environment_name = next((name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None)
     message = f"--python: {clean_line(requested)} is a folder without bin/python."
     hint = "Name the interpreter itself, or the folder of a virtual environment."
-    if environment is not None:
-        hint = f"An environment is in it: --python {clean_line(posixpath.join(requested, environment))}"
+    if environment_name is not None:
+        hint = f"An environment is in it: --python {clean_line(posixpath.join(requested, environment_name))}"
     raise UsageError(message, hint=hint)
 
 
@@ -237,11 +239,11 @@ def _choose_kernel(system: System, requested: str, path: str) -> PythonChoice:
     names = ", ".join(clean_line(variable, limit=60) for variable in list(variables)[:10])
     suffix = f" (which also sets {names})" if names else ""
     reason = f"the Jupyter kernel {name}{suffix}"
-    lost = (
+    unusable = (
         () if system.exists(python) else (diagnose_environment(system, PYTHON_OPTION, _get_prefix(python)),)
     )
     return PythonChoice(
-        python, requested, reason, lost, kernel=path, kernel_sets=tuple(_filter_variables(variables))
+        python, requested, reason, unusable, kernel=path, kernel_sets=tuple(_filter_variables(variables))
     )
 
 
@@ -262,7 +264,8 @@ def read_kernel_variables(system: System, requested: str) -> dict[str, str]:
     """Return the variables that a kernel.json sets. The result is empty if it is not a kernel.json."""
     path = _find_kernel_file(system, _make_absolute(system, requested))
     command = _load_kernel_command(system, path) if path is not None else None
-    return _filter_variables(command[1]) if command is not None else {}
+    _, variables = command if command is not None else ("", {})
+    return _filter_variables(variables)
 
 
 def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
@@ -283,22 +286,29 @@ def diagnose_environment(system: System, variable: str, prefix: str) -> LostEnvi
     if _get_errno(system, prefix, is_folder=True) == errno.EACCES or any(
         _get_errno(system, f"{prefix}/{name}") == errno.EACCES for name in INTERPRETER_PATHS[:2]
     ):
-        return LostEnvironment(variable, prefix, "closed", version=version)
+        return LostEnvironment(variable=variable, prefix=prefix, problem="closed", version=version)
     if not system.is_dir(prefix):
-        return LostEnvironment(variable, prefix, "gone", moved_to=_find_moved(system, prefix))
+        return LostEnvironment(
+            variable=variable, prefix=prefix, problem="gone", moved_to=_find_moved_environments(system, prefix)
+        )
     for name in INTERPRETER_PATHS[:2]:
         path = f"{prefix}/{name}"
         if _is_dangling_link(system, path):
             return LostEnvironment(
-                variable,
-                prefix,
-                "base-gone",
-                system.realpath(path),
-                version,
-                (),
-                _find_successor(system, version),
+                variable=variable,
+                prefix=prefix,
+                problem="base-gone",
+                target=system.realpath(path),
+                version=version,
+                successor=_find_successor(system, version),
             )
-    return LostEnvironment(variable, prefix, "empty", version=version, moved_to=_find_moved(system, prefix))
+    return LostEnvironment(
+        variable=variable,
+        prefix=prefix,
+        problem="empty",
+        version=version,
+        moved_to=_find_moved_environments(system, prefix),
+    )
 
 
 def _get_prefix(python: str) -> str:
@@ -307,6 +317,7 @@ def _get_prefix(python: str) -> str:
 
 
 def _is_environment(system: System, prefix: str) -> bool:
+    """Return whether a folder is a virtual or conda environment, even if its Python is missing."""
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
@@ -343,9 +354,9 @@ def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
 def _find_version(system: System, prefix: str) -> str | None:
     """Return the Python version of an environment according to its files, or None if they do not state it."""
     config = _load_pyvenv(system, prefix)
-    match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or "")
-    if match is not None:
-        return match[0]
+    version_match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or "")
+    if version_match is not None:
+        return version_match[0]
     folder = next(
         (
             entry
@@ -358,7 +369,7 @@ def _find_version(system: System, prefix: str) -> str | None:
 
 
 def _find_successor(system: System, version: str | None) -> str | None:
-    """Return an installed Python of the same minor version, on PATH or behind a shim, or None."""
+    """Return an installed Python with the same minor version, on PATH or behind a shim, or None."""
     if not version:
         return None
     name = f"python{'.'.join(version.split('.')[:2])}"
@@ -370,8 +381,8 @@ def _find_successor(system: System, version: str | None) -> str | None:
     return next((path for path in paths if system.exists(path)), None)
 
 
-def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
-    """Return nearby environments that were created at `prefix` and moved, according to their files."""
+def _find_moved_environments(system: System, prefix: str) -> tuple[str, ...]:
+    """Return at most five nearby environments whose files show that they were moved from `prefix`."""
     parent = posixpath.dirname(prefix)
     while parent != "/" and not system.is_dir(parent):
         parent = posixpath.dirname(parent)
@@ -407,22 +418,22 @@ def find_other_pythons(system: System, choice: PythonChoice, examined: str) -> t
 
     `examined` is the prefix of the examined Python, or "" if that is not known.
     """
-    examined_prefixes = {system.realpath(examined)} if examined else set()
+    excluded_prefixes = {system.realpath(examined)} if examined else set()
     pythons = []
     for number, (path, origin) in enumerate(_iter_candidates(system, choice, examined)):
         if number > MAX_FOLDERS:
             break
         prefix = _get_prefix(path)
-        if system.realpath(prefix) in examined_prefixes:
+        if system.realpath(prefix) in excluded_prefixes:
             continue
-        examined_prefixes.add(system.realpath(prefix))
+        excluded_prefixes.add(system.realpath(prefix))
         has_tensorflow, version = _find_tensorflow(system, prefix)
         if has_tensorflow and system.exists(path):
             pythons.append(OtherPython(path, origin, version))
     return tuple(pythons)
 
 
-def _iter_candidates(system: System, choice: PythonChoice, examined: str) -> Iterator[tuple[str, str]]:
+def _iter_candidates(system: System, choice: PythonChoice, examined_prefix: str) -> Iterator[tuple[str, str]]:
     """Yield (path, origin) of other interpreters that the user may have meant. The path need not exist."""
     home = system.env.get("HOME", "")
     cwd = system.cwd.rstrip("/")
@@ -435,16 +446,13 @@ def _iter_candidates(system: System, choice: PythonChoice, examined: str) -> Ite
         yield f"{cwd}/{name}/bin/python", f"{name} in the working folder"
     for folder in (
         f"{home}/.local/share/jupyter/kernels" if home else "",
-        f"{examined}/share/jupyter/kernels",
+        f"{examined_prefix}/share/jupyter/kernels",
     ):
         for name in _list_names(system, folder)[:MAX_FOLDERS] if folder.startswith("/") else ():
             command = _load_kernel_command(system, f"{folder}/{name}/kernel.json")
-            if (
-                command is not None
-                and command[0].startswith("/")
-                and _PYTHON_NAME.match(posixpath.basename(command[0]))
-            ):
-                yield command[0], f"the Jupyter kernel `{clean_line(name, limit=60)}`"
+            program, _ = command if command is not None else ("", {})
+            if program.startswith("/") and _PYTHON_NAME.match(posixpath.basename(program)):
+                yield program, f"the Jupyter kernel `{clean_line(name, limit=60)}`"
     if not home:
         return
     try:

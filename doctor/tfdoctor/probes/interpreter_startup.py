@@ -20,18 +20,20 @@ BARE_MARKER = "tfdoctor-bare:"
 _VERSION_CODE = (
     f"import sys; sys.stdout.write('{BARE_MARKER}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
 )
+"""Code that prints the marker and the version."""
 PROMPT_START_S = 1.5
 """The time in seconds within which a Python on a local disk starts without site-packages.
 
 If it takes longer, the machine or the disk is slow.
 """
-# Lines of `python -v` about .pth files, and about sitecustomize and usercustomize modules.
 _PTH_FILE = lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
+"""A line of `python -v` about a .pth file."""
 _CUSTOMIZE_FILE = lazy_pattern(
     r"(?:from|matches|File) ['\"]?(/[^'\"\n]{0,1000}/(?:sitecustomize|usercustomize)(?:/__init__)?\.py)\b"
 )
-# The path of the dynamic loader in an ELF program.
+"""The path of a sitecustomize or usercustomize module in the output of `python -v`."""
 _LOADER_PATH = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
+"""The path of the dynamic loader in an ELF program."""
 
 
 def diagnose_startup(
@@ -39,7 +41,7 @@ def diagnose_startup(
 ) -> tuple[StartupFailure | None, str]:
     """Return (failure, description) for a Python that gave no valid answer.
 
-    `first_result` is the result of the command without an answer. The failure is None if the Python is only too slow.
+    `first_result` is the result of the query that got no answer. The failure is None if the Python is only too slow.
     `timeout` is the time limit in seconds for each further command.
     """
     if first_result.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
@@ -51,10 +53,8 @@ def diagnose_startup(
         if traced_result.failure is Failure.NOT_FOUND or (
             starts_bare and traced_result.failure is not Failure.TIMEOUT
         ):
-            return (
-                None,
-                first_result.describe_end(),
-            )  # it starts, but its site-packages or the machine are slow
+            # The Python starts, but its site-packages or the machine are slow.
+            return None, first_result.describe_end()
         if starts_bare and bare_result.seconds >= PROMPT_START_S:
             return (
                 None,
@@ -63,12 +63,11 @@ def diagnose_startup(
         if starts_bare:
             description = "does not get through its own start (site)"
             return StartupFailure(
-                "site",
-                python,
-                description,
-                clean_line(first_result.stderr, limit=300),
-                "",
-                last_file,
+                kind="site",
+                path=python,
+                how=description,
+                said=clean_line(first_result.stderr, limit=300),
+                files=last_file,
                 ended=False,
             ), description
         description = f"did not answer within {first_result.seconds + timeout:.0f} s"
@@ -81,12 +80,11 @@ def diagnose_startup(
         ), first_result.describe_end()
     if starts_bare and traced_result.returncode:
         return StartupFailure(
-            "site",
-            python,
-            f"ends in its own start (site): it {first_result.describe_end()}",
-            _get_output(first_result),
-            "",
-            last_file,
+            kind="site",
+            path=python,
+            how=f"ends in its own start (site): it {first_result.describe_end()}",
+            said=_get_output(first_result),
+            files=last_file,
         ), first_result.describe_end()
     kind = (
         "killed" if (first_result.returncode or 0) < 0 else "exited" if first_result.returncode else "rubbish"
@@ -126,16 +124,22 @@ def _starts_without_pythonhome(system: System, python: str, timeout: float) -> b
 
 def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:
     """Return the last .pth file or sitecustomize module in the output of `python -v`, if any, as a tuple."""
-    matches = [
-        (m.start(), m[1])
+    files_by_position = [
+        (match.start(), match[1])
         for pattern in (_PTH_FILE, _CUSTOMIZE_FILE)
-        for m in pattern.finditer(verbose_output)
+        for match in pattern.finditer(verbose_output)
     ]
-    return (clean_line(max(matches)[1]),) if matches else ()
+    if not files_by_position:
+        return ()
+    _, last_file = max(files_by_position)
+    return (clean_line(last_file),)
 
 
 def _get_output(result: CommandResult) -> str:
-    """Return the last two lines of a command's output, or a note that the output is not text."""
+    """Return the last two lines of a command's output, or a note that the output is not text.
+
+    More than a tenth of U+FFFD, which replaces invalid bytes, means that it is not.
+    """
     text = result.stderr.strip() or result.stdout.strip()
     lines = [line for line in text.splitlines() if line.strip()]
     output = clean_line(" | ".join(lines[-2:]), limit=240)

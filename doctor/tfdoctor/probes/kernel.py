@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MODULE_VERSION = "/proc/driver/nvidia/version"
+"""A file that exists if NVIDIA's kernel module is loaded."""
 NO_NVIDIA_REASON = "nothing of NVIDIA's is on this machine"
+"""Why almost nothing is read on a machine without NVIDIA's hardware or driver."""
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
 LOG_TAIL_BYTES = "1048576"
 """The number of bytes that are read from the end of a log file, as an argument of `tail`."""
@@ -59,8 +61,11 @@ BLOCKING_PARAMETER = lazy_pattern(
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 SECURE_BOOT_FILE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 """The firmware variable: four bytes of attributes, then 1 if Secure Boot is on (UEFI specification)."""
+SECURE_BOOT_ON = Known(True, SECURE_BOOT_FILE)
+"""The fact that Secure Boot is on."""
 DPKG_NAMES = lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
                         r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
+"""The file list of a package that owns a libcuda, in dpkg's database."""
 RPM_NAMES = (
     "nvidia-driver-cuda-libs",
     "xorg-x11-drv-nvidia-cuda-libs",
@@ -70,7 +75,9 @@ RPM_NAMES = (
 )
 """The packages that own a libcuda on Fedora, Red Hat and SUSE systems."""
 PACMAN_NAME = lazy_pattern(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
+"""The folder of a package that owns a libcuda, in pacman's database: name, version and release."""
 UNINSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
+"""Files that NVIDIA's own installer (the .run file) leaves on the machine."""
 PRIME_FILE = "/etc/prime-discrete"
 """The file with the mode that Ubuntu's prime-select has set."""
 
@@ -82,20 +89,29 @@ def probe(
     *,
     timeout: float,
 ) -> KernelFacts:
-    """Return all facts except `links`.
+    """Return the facts about the kernel and the packages, but not `links` (see `probe_links`).
 
     `pci` waits for the GPUs on the PCI bus and returns them. `timeout` is the time limit in seconds for each command
     that reads the log; other commands have half of it.
     """
     if machine.system != "Linux":
         not_linux = Absent(machine.system, "this is not Linux")
-        return KernelFacts(not_linux, not_linux, not_linux, not_linux, not_linux, not_linux)
+        return KernelFacts(
+            log=not_linux,
+            modules=not_linux,
+            secure_boot=not_linux,
+            packages=not_linux,
+            runfile=not_linux,
+            prime=not_linux,
+        )
     gpus = pci()
     prime = _load_fact(system, PRIME_FILE)
     is_loaded = system.exists(MODULE_VERSION)
     if not is_loaded and not isinstance(gpus, Known) and not machine.wsl and not isinstance(prime, Known):
         absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(gpus, Absent) else gpus
-        return KernelFacts(absent, absent, absent, absent, absent, prime)
+        return KernelFacts(
+            log=absent, modules=absent, secure_boot=absent, packages=absent, runfile=absent, prime=prime
+        )
     secure_boot = probe_secure_boot(system, machine)
     return KernelFacts(
         log=probe_log(system, machine, timeout=timeout),
@@ -108,10 +124,6 @@ def probe(
         prime=prime,
         lost_cards=probe_unresponsive_gpus(system, gpus.value if isinstance(gpus, Known) else ()),
     )
-
-
-SECURE_BOOT_ON = Known(True, SECURE_BOOT_FILE)
-"""The fact that Secure Boot is on."""
 
 
 def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
@@ -221,7 +233,7 @@ def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
 
 
 def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
-    """Return the driver's versions in DKMS, with the kernels they are built for and the build log."""
+    """Return the driver's versions in DKMS, with the kernels they are built for and a build log."""
     base = "/var/lib/dkms"
     modules = []
     for name in _list_names(system, base):
@@ -237,8 +249,14 @@ def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
                 if entry not in ("build", "source") and entry[:1].isdigit()
             ]
             make_log = f"{folder}/build/make.log"
-            build_log = make_log if system.exists(make_log) else ""
-            modules.append(DkmsModule(clean_line(name), clean_line(version), tuple(kernels), build_log))
+            modules.append(
+                DkmsModule(
+                    name=clean_line(name),
+                    version=clean_line(version),
+                    kernels=tuple(kernels),
+                    failed=make_log if system.exists(make_log) else "",
+                )
+            )
     return tuple(modules)
 
 
@@ -252,7 +270,7 @@ def _is_signed(system: System, path: str, timeout: float) -> bool | None:
 
 
 def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
-    """Return (path, line) of each modprobe configuration and kernel parameter that blocks the module."""
+    """Return (path, line) of each modprobe setting and kernel parameter that blocks the module."""
     lines = []
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
         for name in _list_names(system, folder):
@@ -299,6 +317,7 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         argv = ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}|${Package}|${Version}\\n", *names)
         result = system.run(argv, timeout=timeout, key="dpkg-query -W")
         rows = [line.split("|") for line in result.stdout.splitlines()]
+        # "ii" means that the package is installed.
         installed = [
             (fields[1], fields[2]) for fields in rows if len(fields) == 3 and fields[0].startswith("ii")
         ]
@@ -309,8 +328,8 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         )
     pacman = "/var/lib/pacman/local"
     if system.exists(pacman):
-        entries = (PACMAN_NAME.match(name) for name in _list_names(system, pacman))
-        return _make_packages_fact([(m[1], m[2]) for m in entries if m is not None], "pacman -Q")
+        matches = (PACMAN_NAME.match(name) for name in _list_names(system, pacman))
+        return _make_packages_fact([(match[1], match[2]) for match in matches if match is not None], "pacman -Q")
     if system.which("rpm") is not None:
         argv = ("rpm", "-q", "--qf", "%{NAME}|%{VERSION}\\n", *RPM_NAMES)
         result = system.run(argv, timeout=timeout, key="rpm -q")
@@ -321,16 +340,16 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
     return Absent("dpkg, pacman, rpm", "none of these package managers is here")
 
 
-def _make_packages_fact(installed: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
-    """Return the fact about installed packages, which are (name, version)."""
-    if not installed:
+def _make_packages_fact(installed_versions: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
+    """Return the fact about installed packages, from their (name, version) pairs."""
+    if not installed_versions:
         return Absent(source, "no package of NVIDIA's driver")
-    packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in installed}
+    packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in installed_versions}
     return Known(tuple(DriverPackage(*package) for package in sorted(packages)), source)
 
 
 def probe_runfile(system: System) -> Fact[str]:
-    """Return the version that NVIDIA's own installer installed, or "" if it is not known.
+    """Return the driver version that NVIDIA's own installer installed, or "" if it is not known.
 
     The installer counts as used if its uninstaller exists.
     """
@@ -376,7 +395,7 @@ def probe_links(system: System, gpus: Fact[tuple[PciGpu, ...]], *, timeout: floa
 def query_links(
     system: System, *, timeout: float, options: tuple[str, ...] = ("-m",)
 ) -> Fact[dict[str, str]]:
-    """Return the links ("NV4", "SYS", …) by pairs such as "GPU0-GPU1", with the numbers of nvidia-smi.
+    """Return the links ("NV4", "SYS", …) by pairs such as "GPU0-GPU1", as nvidia-smi numbers the GPUs.
 
     `options` are the options of `nvidia-smi topo` that select the matrix. `timeout` is in seconds.
     """

@@ -15,7 +15,9 @@ ENTRY = struct.Struct("<iIIIQ")
 HWCAP_EXTENSION = 1 << 62
 """If this bit of hwcap is set, its low 32 bits are an index into the names of glibc-hwcaps folders."""
 EXTENSION_MAGIC = 0xEAA42174
+"""The first four bytes of the extension."""
 TAG_GLIBC_HWCAPS = 1
+"""The tag of the section with the names of glibc-hwcaps folders."""
 FLAGS_BY_MACHINE = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
 """The flags of 64-bit libraries, by ELF machine number (62 is x86-64)."""
 MAX_ENTRIES = 1 << 20
@@ -34,7 +36,7 @@ class CacheEntry:
     soname: str
     path: str
     hwcap: str | None
-    """The name of the glibc-hwcaps folder, such as "x86-64-v3", or None for a library in no such folder.
+    """The name of the glibc-hwcaps folder, such as "x86-64-v3", or None for a library outside of such folders.
 
     "legacy" means a hardware subfolder that glibc 2.37 and newer ignores, and "unknown" an invalid index.
     """
@@ -52,7 +54,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
     _, count, _, _, extension = HEADER.unpack_from(content, start)
     hwcaps = _parse_hwcap_names(content, start, extension)
     entries: list[CacheEntry] = []
-    remaining = MAX_NAME_GROWTH * len(content)
+    remaining_chars = MAX_NAME_GROWTH * len(content)
     for index in range(min(count, MAX_ENTRIES)):
         offset = start + HEADER.size + index * ENTRY.size
         if offset + ENTRY.size > len(content):
@@ -69,8 +71,8 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
         entry = CacheEntry(
             _parse_text(content, start + soname_offset), _parse_text(content, start + path_offset), hwcap_name
         )
-        remaining -= len(entry.soname) + len(entry.path)
-        if remaining < 0:
+        remaining_chars -= len(entry.soname) + len(entry.path)
+        if remaining_chars < 0:
             break
         entries.append(entry)
     return tuple(entries)
@@ -86,10 +88,10 @@ def _parse_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
         return []
     names: list[str] = []
     for index in range(min(count, 16)):
-        section = extension_offset + 8 + index * 16
-        if section + 16 > len(content):
+        section_offset = extension_offset + 8 + index * 16
+        if section_offset + 16 > len(content):
             break
-        tag, _, offset, size = struct.unpack_from("<IIII", content, section)
+        tag, _, offset, size = struct.unpack_from("<IIII", content, section_offset)
         if tag == TAG_GLIBC_HWCAPS and start + offset + size <= len(content):
             names = [
                 _parse_text(content, start + struct.unpack_from("<I", content, start + offset + position)[0])

@@ -51,7 +51,7 @@ HWCAP_LEVELS = {
 """The names of glibc-hwcaps folders, the highest level first, with the /proc/cpuinfo flags that each level adds."""
 HASWELL_FLAGS = frozenset(["avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"])
 AVX512_1_FLAGS = frozenset(["avx512cd", "avx512f", "avx512bw", "avx512dq", "avx512vl"])
-"""The flags of Intel processors for the legacy subfolders "haswell" and "avx512_1" of glibc before 2.37.
+"""The flags that an Intel processor needs for the legacy subfolder "haswell" or "avx512_1" of glibc before 2.37.
 
 See glibc's sysdeps/x86/cpu-features.c.
 """
@@ -86,7 +86,10 @@ class FileCache:
 
 
 class _LoadError(Exception):
-    """An object could not be loaded. `name` and `error` make up the message of dlerror."""
+    """An object could not be loaded. `name` and `error` make up the message of dlerror.
+
+    `crash` says whether a signal would end the loader. `needed_by` is the object whose dependency is missing.
+    """
 
     def __init__(self, name: str, error: str, *, crash: bool = False, needed_by: str | None = None) -> None:
         super().__init__(error)
@@ -127,9 +130,10 @@ def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str
         if "GenuineIntel" in flags and flags >= AVX512_1_FLAGS:
             names.append("avx512_1")
         names.append("x86_64")
+        # Each bit of the mask stands for a name. The loader tries the combinations in this order.
         for mask in range((1 << len(names)) - 1, 0, -1):
-            chosen_names = (name for bit, name in enumerate(reversed(names)) if mask >> bit & 1)
-            folders.append("/".join(reversed(list(chosen_names))))
+            selected_names = (name for bit, name in enumerate(reversed(names)) if mask >> bit & 1)
+            folders.append("/".join(reversed(list(selected_names))))
     return tuple(folders)
 
 
@@ -153,15 +157,15 @@ class LoaderProcess:
         `noexec` are folders on file systems from which nothing may be executed.
         """
         self._system = system
-        self._noexec = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
-        self._denied: dict[str, bool] = {}
-        self._hwcaps = list_hwcap_folders(cpu_flags, glibc)
+        self._noexec_prefixes = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
+        self._is_denied_by_folder: dict[str, bool] = {}
+        self._hwcap_folders = list_hwcap_folders(cpu_flags, glibc)
         self.files = files = files or FileCache()
-        self._elf, self._folders = files.elf, files.folders
-        self._hardware: dict[str, tuple[str, ...]] = {}
-        self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._elf_by_path, self._is_folder_by_path = files.elf, files.folders
+        self._hwcap_subfolders: dict[str, tuple[str, ...]] = {}
+        self._folders_by_run_path: dict[tuple[str, str], tuple[str, ...]] = {}
         self.loaded: list[LinkMap] = []
-        self._local: set[int] = set()
+        self._local_ids: set[int] = set()
         """The `id`s of objects loaded with RTLD_LOCAL, whose symbols only the objects that need them see."""
         self.notes: list[str] = []
         """Sentences about problems that do not stop the process."""
@@ -175,7 +179,7 @@ class LoaderProcess:
         self.preload: tuple[str, ...] = ()
         self._load_preloaded(env.get("LD_PRELOAD", ""))
         if self._main is not None:
-            self._load_needs(self._main)
+            self._load_main_dependencies(self._main)
 
     # ------------------------------------------------------------ the process as it starts
 
@@ -203,12 +207,12 @@ class LoaderProcess:
                 library.via = "LD_PRELOAD"
                 self.preload += (name,)
 
-    def _load_needs(self, start: LinkMap) -> None:
+    def _load_main_dependencies(self, main_program: LinkMap) -> None:
         """Load the libraries that the main program needs. Add a note if one is missing."""
         try:
-            self._map_needs(start, [])
+            self._map_dependencies(main_program, [])
         except _LoadError as error:
-            self.notes.append(f"{start.path}: {error.name}: {error.error}")
+            self.notes.append(f"{main_program.path}: {error.name}: {error.error}")
 
     # ------------------------------------------------------------ dlopen
 
@@ -217,15 +221,15 @@ class LoaderProcess:
     ) -> Resolution:
         """Return the result of `dlopen(name)` in `caller`.
 
-        Loaded objects stay loaded, as in a real process. If `bind_now` is true, symbols are compared as with RTLD_NOW,
-        else only files and symbol versions. `visible` means RTLD_GLOBAL: objects that are loaded later see the symbols.
+        Loaded objects stay loaded, as in a real process. If `bind_now` is true, symbols are compared as with RTLD_NOW.
+        Otherwise only files and symbol versions are. `visible` means RTLD_GLOBAL: later objects see the symbols.
         """
         tried: list[LoadAttempt] = []
         loaded_before = list(self.loaded)
         try:
             library = self._open(name, caller, tried, bind_now=bind_now)
         except _LoadError as error:
-            opened = next((m for m in self.loaded if m not in loaded_before), None)
+            opened = next((link for link in self.loaded if link not in loaded_before), None)
             missing = self._list_all_missing(opened) if opened else ()
             self.loaded = loaded_before
             return Resolution(
@@ -240,7 +244,7 @@ class LoaderProcess:
                 crash=error.crash,
             )
         if not visible:
-            self._local |= {id(link) for link in self.loaded} - {id(link) for link in loaded_before}
+            self._local_ids |= {id(link) for link in self.loaded} - {id(link) for link in loaded_before}
         via = _find_source(tried) or (
             "LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process"
         )
@@ -249,8 +253,8 @@ class LoaderProcess:
     def load_extension(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
         """Load an object by its path, as Python loads an extension module.
 
-        Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA: otherwise nearly all of the tens of
-        thousands of symbols in its objects are defined by TensorFlow itself.
+        Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA. Otherwise TensorFlow itself defines
+        nearly all of the tens of thousands of symbols in its objects.
         """
         return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
 
@@ -270,13 +274,13 @@ class LoaderProcess:
     def find_loaded_object(self, path: str) -> LinkMap | None:
         """Return the loaded object of a file, or None if there is none."""
         real_path = self._system.realpath(path)
-        return next((m for m in self.loaded if self._system.realpath(m.path) == real_path), None)
+        return next((link for link in self.loaded if self._system.realpath(link.path) == real_path), None)
 
     def list_run_path_folders(self, link: LinkMap) -> tuple[str, ...]:
         """Return the existing folders of an object's RUNPATH, or else of its RPATH, normalized for display."""
         folders = (
-            posixpath.normpath(f)
-            for f in self._split_run_path(link.elf.runpath or link.elf.rpath or "", link)
+            posixpath.normpath(folder)
+            for folder in self._split_run_path(link.elf.runpath or link.elf.rpath or "", link)
         )
         return tuple(dict.fromkeys(folder for folder in folders if self._is_folder(folder)))
 
@@ -298,13 +302,13 @@ class LoaderProcess:
     ) -> LinkMap:
         """Map an object and, if it was not loaded yet, the libraries that it needs."""
         tried = [] if tried is None else tried
-        before = len(self.loaded)
+        count_before = len(self.loaded)
         link = self._map(name, caller, tried)
-        if len(self.loaded) > before:
-            self._map_needs(link, tried, bind_now=bind_now)
+        if len(self.loaded) > count_before:
+            self._map_dependencies(link, tried, bind_now=bind_now)
         return link
 
-    def _map_needs(self, start: LinkMap, tried: list[LoadAttempt], *, bind_now: bool = False) -> None:
+    def _map_dependencies(self, start: LinkMap, tried: list[LoadAttempt], *, bind_now: bool = False) -> None:
         """Map the libraries that an object needs and check their symbols, in the order of the real loader.
 
         1. Objects are mapped breadth first, as in _dl_map_object_deps.
@@ -321,24 +325,24 @@ class LoaderProcess:
                         f"{start.path} needs more than {MAX_OBJECTS} objects; not all were followed"
                     )
                     return
-                before = len(self.loaded)
+                count_before = len(self.loaded)
                 try:
                     dependency = self._map(self._expand_needed(needed, current), current, tried)
-                except _LoadError as failed:
-                    failed.needed_by = current.path
+                except _LoadError as error:
+                    error.needed_by = current.path
                     raise
-                if len(self.loaded) > before:
+                if len(self.loaded) > count_before:
                     queue.append(dependency)
         scope = cache(lambda: self._list_scope(start))  # computed only if symbols are compared
-        bound_ids = {id(current) for current in queue if self._check_versions(current)}
+        ids_to_bind = {id(current) for current in queue if self._check_versions(current)}
         if bind_now and len(self.loaded) <= MAX_BOUND_OBJECTS:
-            bound_ids.update(map(id, queue))
+            ids_to_bind.update(map(id, queue))
         for current in reversed(queue):  # the loader relocates dependencies first
-            if id(current) in bound_ids:
+            if id(current) in ids_to_bind:
                 self._check_symbols(current, scope)
 
     def _list_scope(self, start: LinkMap) -> list[LinkMap]:
-        """Return the objects in which the symbols of `start` are searched: global ones, and all that it needs."""
+        """Return the objects that may define the symbols of `start`: global objects, and all that it needs."""
         needed_ids, queue = {id(start)}, [start]
         for current in queue:
             for name in current.elf.needed:
@@ -346,10 +350,10 @@ class LoaderProcess:
                 if dependency is not None and id(dependency) not in needed_ids:
                     needed_ids.add(id(dependency))
                     queue.append(dependency)
-        return [link for link in self.loaded if id(link) not in self._local or id(link) in needed_ids]
+        return [link for link in self.loaded if id(link) not in self._local_ids or id(link) in needed_ids]
 
     def _list_all_missing(self, opened: LinkMap) -> tuple[str, ...]:
-        """Return all missing libraries that `opened` needs, also indirectly. dlerror names only the first."""
+        """Return all missing libraries that `opened` needs, also indirectly: dlerror names only the first."""
         missing: list[str] = []
         queue, visited = [opened], {id(opened)}
         for current in queue:
@@ -368,19 +372,19 @@ class LoaderProcess:
     def _check_symbols(self, current: LinkMap, scope: Callable[[], Sequence[LinkMap]]) -> None:
         """Check that the objects in a scope define the symbols of an object, as RTLD_NOW does.
 
-        Raise _LoadError if one is undefined.
+        Raise _LoadError if a symbol is undefined.
         """
         if _get_folder(current.path) in self.default_folders:
             return  # the system's own libraries match each other
-        providers = [current.path, *(m.path for m in scope() if m is not current)]
+        providers = [current.path, *(link.path for link in scope() if link is not current)]
         unresolved = self._system.find_unresolved_symbols(current.path, providers)
         if unresolved:
             raise _LoadError(current.path, f"undefined symbol: {unresolved[0]}", needed_by=current.path)
 
     def _check_versions(self, current: LinkMap) -> bool:
-        """Check the symbol versions that an object requires. Raise _LoadError if one is not defined.
+        """Check the symbol versions that an object requires. Raise _LoadError if a version is not defined.
 
-        Return whether a library defines no versions at all, so that the symbols have to be compared instead.
+        Return whether one of its libraries defines no versions at all, so that the symbols must be compared instead.
         """
         is_unversioned = False
         for library, versions in current.elf.verneed:
@@ -408,9 +412,9 @@ class LoaderProcess:
 
         Raise _LoadError if there is none.
         """
-        loaded = self._find_loaded(name)
-        if loaded is not None:
-            return loaded
+        loaded_object = self._find_loaded(name)
+        if loaded_object is not None:
+            return loaded_object
         if "/" in name:
             path = self._expand_tokens(name, loader) or name
             return self._map_file(name, self._make_absolute(path), loader, tried, "its path")
@@ -464,8 +468,8 @@ class LoaderProcess:
             raise _LoadError(path, "cannot read file data: Is a directory") from error
         except OSError as error:
             if error.errno == errno.EACCES:
-                is_closed = self._is_listing_denied(_get_folder(path))
-                tried.append(LoadAttempt(path, FOLDER_DENIED if is_closed else PERMISSION_DENIED, via))
+                is_folder_denied = self._is_listing_denied(_get_folder(path))
+                tried.append(LoadAttempt(path, FOLDER_DENIED if is_folder_denied else PERMISSION_DENIED, via))
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 tried.append(LoadAttempt(path, error.strerror or str(error), via))
             if "/" in name:
@@ -474,29 +478,29 @@ class LoaderProcess:
         if elf.program:
             tried.append(LoadAttempt(path, f"is a program, no library ({elf.program})", via))
             raise _LoadError(name, f"cannot dynamically load {elf.program}")
-        if self._noexec and self._system.realpath(path).startswith(self._noexec):
+        if self._noexec_prefixes and self._system.realpath(path).startswith(self._noexec_prefixes):
             tried.append(LoadAttempt(path, NOEXEC_ERROR, via))
             raise _LoadError(path, NOEXEC_ERROR)
         tried.append(LoadAttempt(path, "", via))
-        for loaded in self.loaded:
-            if loaded.path == path or (any(elf.device_inode) and loaded.elf.device_inode == elf.device_inode):
-                loaded.names.add(name)
-                return loaded
+        for loaded_object in self.loaded:
+            if loaded_object.path == path or (any(elf.device_inode) and loaded_object.elf.device_inode == elf.device_inode):
+                loaded_object.names.add(name)
+                return loaded_object
         link = LinkMap(path, elf, _get_folder(path), loader, {name}, via)
         self.loaded.append(link)
         return link
 
     def _iter_candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
-        """Yield (source, paths to try) for a soname, in the order of the loader."""
+        """Yield (source, paths to try) for a soname, in the order that the module's docstring describes."""
         if loader is None or loader.elf.runpath is None:
-            chain: list[LinkMap] = []
-            ancestor = loader
-            while ancestor is not None:
-                chain.append(ancestor)
-                ancestor = ancestor.loader
-            if self._main is not None and self._main not in chain:
-                chain.append(self._main)
-            for link in chain:
+            requesters: list[LinkMap] = []
+            requester = loader
+            while requester is not None:
+                requesters.append(requester)
+                requester = requester.loader
+            if self._main is not None and self._main not in requesters:
+                requesters.append(self._main)
+            for link in requesters:
                 if link.elf.rpath is not None and link.elf.runpath is None:
                     folders = self._split_run_path(link.elf.rpath, link)
                     yield f"RPATH of {link.path}", self._iter_folder_paths(folders, name)
@@ -504,14 +508,14 @@ class LoaderProcess:
         if loader is not None and loader.elf.runpath is not None:
             folders = self._split_run_path(loader.elf.runpath, loader)
             yield f"RUNPATH of {loader.path}", self._iter_folder_paths(folders, name)
-        cached = self._list_cached(name)
-        nodeflib = loader is not None and loader.elf.nodeflib
-        defaults = self.default_folders
-        if nodeflib:
-            cached = tuple(path for path in cached if _get_folder(path) not in defaults)
-        yield "/etc/ld.so.cache", cached[:1]
-        if not nodeflib:
-            yield "the default folders", self._iter_folder_paths(defaults, name)
+        cached_paths = self._list_cached(name)
+        skips_defaults = loader is not None and loader.elf.nodeflib
+        default_folders = self.default_folders
+        if skips_defaults:
+            cached_paths = tuple(path for path in cached_paths if _get_folder(path) not in default_folders)
+        yield "/etc/ld.so.cache", cached_paths[:1]
+        if not skips_defaults:
+            yield "the default folders", self._iter_folder_paths(default_folders, name)
 
     def _iter_folder_paths(self, folders: Iterable[str], name: str) -> Iterable[str]:
         """Yield the path of a library in each folder and its hardware subfolders."""
@@ -520,33 +524,33 @@ class LoaderProcess:
                 if self._is_listing_denied(folder):
                     yield f"{folder}/{name}"  # opening it fails, as for the loader
                 continue
-            for sub in self._list_hardware_subfolders(folder):
-                yield f"{sub}/{name}"
+            for subfolder in self._list_hardware_subfolders(folder):
+                yield f"{subfolder}/{name}"
             yield f"{folder}/{name}"
 
     def _list_hardware_subfolders(self, folder: str) -> tuple[str, ...]:
         """Return the existing hardware subfolders of a folder. Usually there are none."""
-        if folder not in self._hardware:
+        if folder not in self._hwcap_subfolders:
             existing_roots = {
                 subfolder
-                for subfolder in {subfolder.split("/")[0] for subfolder in self._hwcaps}
+                for subfolder in {subfolder.split("/")[0] for subfolder in self._hwcap_folders}
                 if self._is_folder(f"{folder}/{subfolder}")
             }
-            self._hardware[folder] = tuple(
+            self._hwcap_subfolders[folder] = tuple(
                 f"{folder}/{subfolder}"
-                for subfolder in self._hwcaps
+                for subfolder in self._hwcap_folders
                 if subfolder.split("/")[0] in existing_roots and self._is_folder(f"{folder}/{subfolder}")
             )
-        return self._hardware[folder]
+        return self._hwcap_subfolders[folder]
 
     def _split_run_path(self, value: str, owner: LinkMap) -> tuple[str, ...]:
         """Return the folders of an RPATH or RUNPATH, split at ":". An empty entry is the working directory."""
         key = (value, owner.origin)
-        if key not in self._run_paths:
-            self._run_paths[key] = tuple(
+        if key not in self._folders_by_run_path:
+            self._folders_by_run_path[key] = tuple(
                 folder for part in value.split(":") if (folder := self._expand_tokens(part or "./", owner))
             )
-        return self._run_paths[key]
+        return self._folders_by_run_path[key]
 
     def _expand_tokens(self, path: str, owner: LinkMap | None) -> str | None:
         """Expand `$ORIGIN`, `$LIB` and `$PLATFORM` in a path. Return None if `$ORIGIN` is not known.
@@ -581,35 +585,35 @@ class LoaderProcess:
 
     def _load_object(self, path: str) -> ElfFile:
         """Return the ELF object of a file. Raise the cached error if it could not be read."""
-        cached = self._elf.get(path)
+        cached = self._elf_by_path.get(path)
         if cached is None:
             try:
                 cached = self._system.read_elf(path)
             except (ElfError, OSError) as error:
                 cached = error
-            self._elf[path] = cached
+            self._elf_by_path[path] = cached
         if isinstance(cached, (ElfError, OSError)):
             raise cached
         return cached
 
     def _is_folder(self, path: str) -> bool:
-        if path not in self._folders:
-            self._folders[path] = self._system.is_dir(path)
-        return self._folders[path]
+        if path not in self._is_folder_by_path:
+            self._is_folder_by_path[path] = self._system.is_dir(path)
+        return self._is_folder_by_path[path]
 
     def _is_listing_denied(self, path: str) -> bool:
         """Return whether this user has no permission to list a folder."""
-        if path not in self._denied:
+        if path not in self._is_denied_by_folder:
             try:
                 self._system.listdir(path)
             except OSError as error:
-                self._denied[path] = error.errno == errno.EACCES
+                self._is_denied_by_folder[path] = error.errno == errno.EACCES
             else:
-                self._denied[path] = False
-        return self._denied[path]
+                self._is_denied_by_folder[path] = False
+        return self._is_denied_by_folder[path]
 
     def _list_cached(self, name: str) -> tuple[str, ...]:
-        """Return the paths of a soname in /etc/ld.so.cache."""
+        """Return the paths of a soname in /etc/ld.so.cache. The first call reads the file."""
         paths_by_soname = self.files.cache
         if paths_by_soname is None:
             paths_by_soname = self.files.cache = {}
@@ -618,16 +622,16 @@ class LoaderProcess:
             except OSError as error:
                 self.notes.append(f"/etc/ld.so.cache: {error.strerror or error}")
                 content = b""
-            machine = self._main.elf.machine if self._main is not None else 62
+            machine = self._main.elf.machine if self._main is not None else 62  # x86-64
             for entry in parse_ldcache(content, machine):
-                if entry.hwcap is None or f"glibc-hwcaps/{entry.hwcap}" in self._hwcaps:
+                if entry.hwcap is None or f"glibc-hwcaps/{entry.hwcap}" in self._hwcap_folders:
                     paths_by_soname[entry.soname] = (*paths_by_soname.get(entry.soname, ()), entry.path)
         return paths_by_soname.get(name, ())
 
     @property
     def cache_sonames(self) -> Mapping[str, tuple[str, ...]]:
         """The paths in /etc/ld.so.cache by soname."""
-        self._list_cached("")
+        self._list_cached("")  # reads the file
         return self.files.cache or {}
 
     @cached_property
@@ -641,6 +645,7 @@ class LoaderProcess:
 
 
 def _get_folder(path: str) -> str:
+    """Return the folder of an absolute path. Links are not resolved."""
     return path.rpartition("/")[0] or "/"
 
 
@@ -650,5 +655,5 @@ def _find_failed_name(error: _LoadError, opened: LinkMap | None) -> str:
 
 
 def _find_source(tried: Sequence[LoadAttempt]) -> str:
-    """Return the source of the path that was opened, or an empty string if none was."""
+    """Return the source of the path that was opened, or an empty string if no path was."""
     return next((attempt.via for attempt in tried if not attempt.problem), "")

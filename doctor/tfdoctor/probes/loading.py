@@ -67,15 +67,15 @@ def probe(
 ) -> Fact[LoaderFacts]:
     """Model `import tensorflow`, and then `dlopen` for each of `sonames`, in their order.
 
-    `caller` is the object that calls dlopen: "framework" or "pywrap". `hard_linked` says that TensorFlow is linked to
-    CUDA's libraries (1.13 and older). `global_symbols` says that TensorFlow's own libraries are loaded with
+    `caller` is the object that calls dlopen: "framework" or "pywrap". `hard_linked` says whether TensorFlow is linked to
+    CUDA's libraries (1.13 and older). `global_symbols` says whether TensorFlow's own libraries are loaded with
     RTLD_GLOBAL. `variables` are the variables of the examined Python; None means those of `system`.
     """
     if not python.platform.startswith("linux") or python.glibc is None:
         return Unknown(
             f"only glibc's loader is modelled, and this Python is for {python.platform}", python.executable
         )
-    env = dict(system.env.items())  # items() does not count as reading each variable
+    env = dict(system.env.items())  # `items` does not count as reading each variable
     env.update(variables or {})
     for name in (LIBRARY_PATH, PRELOAD):
         if variables is not None and name not in variables:
@@ -86,6 +86,7 @@ def probe(
     def run_model(
         env: Mapping[str, str], baseline: _ModelRun | None = None, excluded_folders: Sequence[str] = ()
     ) -> _ModelRun:
+        """Model the process with these variables, and without objects in `excluded_folders` before the import."""
         process = LoaderProcess(
             system,
             python.real_executable or python.executable,
@@ -95,17 +96,17 @@ def probe(
             files=baseline.process.files if baseline is not None else None,
             noexec=noexec,
         )
-        removed = (
+        removed_paths = (
             baseline.initial_paths - {link.path for link in process.loaded}
             if baseline is not None
             else frozenset()
         )
-        removed_real = {system.realpath(path) for path in removed}
+        removed_real_paths = {system.realpath(path) for path in removed_paths}
         mapped = [
             path
             for path in python.mapped
-            if system.realpath(path) not in removed_real
-            and not path.startswith(tuple(f"{f}/" for f in excluded_folders))
+            if system.realpath(path) not in removed_real_paths
+            and not path.startswith(tuple(f"{folder}/" for folder in excluded_folders))
         ]
         return _run(
             system,
@@ -222,7 +223,14 @@ def _run(
         else ()
     )
     plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins) if opener is not None else ()
-    return _ModelRun(process, paths_before, failures, opener, resolutions, plugins)
+    return _ModelRun(
+        process=process,
+        initial_paths=paths_before,
+        failures=failures,
+        opener=opener,
+        resolutions=resolutions,
+        plugins=plugins,
+    )
 
 
 # ---------------------------------------------------------------- results without some entries
@@ -235,13 +243,13 @@ def _resolve_without_entries(
 ) -> list[RemovedEntriesResult]:
     """Run the model again without each entry of LD_LIBRARY_PATH and LD_PRELOAD, and return the results.
 
-    This is skipped if these entries cause no problem: nothing failed, and they did not supply a driver library.
+    Return nothing if these entries cause no problem: nothing failed, and they did not supply a driver library.
     """
-    tried = [
+    attempts = [
         attempt for resolution in (*baseline.failures, *baseline.resolutions) for attempt in resolution.tried
     ]
     library_path_files = {link.path for link in baseline.process.loaded if link.via == LIBRARY_PATH}
-    library_path_files |= {attempt.path for attempt in tried if attempt.via == LIBRARY_PATH}
+    library_path_files |= {attempt.path for attempt in attempts if attempt.via == LIBRARY_PATH}
     is_driver_affected = any(
         resolution.path in library_path_files or resolution.via == PRELOAD
         for resolution in baseline.resolutions
@@ -255,12 +263,12 @@ def _resolve_without_entries(
         return []
     folder_by_entry = dict(baseline.process.library_entries)
     used_entries = [
-        value
-        for value, folder in folder_by_entry.items()
+        entry
+        for entry, folder in folder_by_entry.items()
         if any(path.startswith(f"{folder}/") for path in library_path_files)
     ]
-    variants = [(LIBRARY_PATH, choice) for choice in _list_choices(used_entries)]
-    variants += [(PRELOAD, choice) for choice in _list_choices(baseline.process.preload)]
+    variants = [(LIBRARY_PATH, entries_to_remove) for entries_to_remove in _list_removals(used_entries)]
+    variants += [(PRELOAD, entries_to_remove) for entries_to_remove in _list_removals(baseline.process.preload)]
     results = []
     for variable, entries in variants:
         changed_env = {**env, variable: _remove_entries(variable, env.get(variable, ""), entries)}
@@ -275,11 +283,11 @@ def _resolve_without_entries(
     return results
 
 
-def _list_choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
+def _list_removals(entries: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the sets of entries to remove: each entry alone, and all of them if there are several."""
-    distinct = tuple(dict.fromkeys(entries))
-    choices: list[tuple[str, ...]] = [(entry,) for entry in distinct[:MAX_ENTRIES]]
-    return [*choices, distinct] if len(distinct) > 1 else choices
+    distinct_entries = tuple(dict.fromkeys(entries))
+    removals: list[tuple[str, ...]] = [(entry,) for entry in distinct_entries[:MAX_ENTRIES]]
+    return [*removals, distinct_entries] if len(distinct_entries) > 1 else removals
 
 
 def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
@@ -293,8 +301,8 @@ def _list_replaced_libraries(baseline: _ModelRun, changed: _ModelRun) -> tuple[R
     path_by_name, changed_path_by_name = _map_names(baseline.process), _map_names(changed.process)
     loaded_paths = frozenset(path_by_name.values())
     for resolution in (*baseline.failures, *baseline.resolutions):
-        for tried in resolution.tried:
-            path_by_name.setdefault(tried.path.rpartition("/")[2], tried.path)
+        for attempt in resolution.tried:
+            path_by_name.setdefault(attempt.path.rpartition("/")[2], attempt.path)
     return tuple(
         ReplacedLibrary(name, path, changed_path_by_name.get(name))
         for name, path in sorted(path_by_name.items())
@@ -361,14 +369,14 @@ def find_installed_libraries(
 def _list_folders(
     system: System, python: PythonFacts, process: LoaderProcess
 ) -> list[tuple[str, str | None]]:
-    """Return (folder, package that owns it or None) for each existing folder of CUDA libraries."""
+    """Return (folder, package that owns it or None) for each existing folder that may have CUDA libraries."""
     folders: dict[str, str | None] = {}
     for site in (
         *python.site_packages,
         *(
-            folder_of_packages
-            for folder_of_packages in python.sys_path
-            if folder_of_packages.endswith(("site-packages", "dist-packages"))
+            sys_path_entry
+            for sys_path_entry in python.sys_path
+            if sys_path_entry.endswith(("site-packages", "dist-packages"))
         ),
     ):
         for name in _list_names(system, f"{site}/nvidia"):
@@ -387,11 +395,11 @@ def _list_folders(
     for paths in process.cache_sonames.values():
         for path in paths:
             folders.setdefault(path.rpartition("/")[0], None)
-    existing: dict[str, tuple[str, str | None]] = {}
+    folder_by_real_path: dict[str, tuple[str, str | None]] = {}
     for folder, package in folders.items():
         if system.is_dir(folder):
-            existing.setdefault(system.realpath(folder), (folder, package))
-    return list(existing.values())
+            folder_by_real_path.setdefault(system.realpath(folder), (folder, package))
+    return list(folder_by_real_path.values())
 
 
 def _list_names(system: System, folder: str) -> list[str]:

@@ -79,9 +79,9 @@ def _detect_container(system: System) -> str | None:
             return kind
     if "KUBERNETES_SERVICE_HOST" in system.env:
         return "kubernetes"
-    declared = system.env.get("container", "")
-    if declared:
-        return declared if declared in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
+    declared_kind = system.env.get("container", "")  # engines set this variable to their name
+    if declared_kind:
+        return declared_kind if declared_kind in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
     cgroup = _load_text(system, "/proc/1/cgroup") or ""
     for marker, kind in (
         ("kubepods", "kubernetes"),

@@ -22,20 +22,20 @@ STAT_TIMEOUT_S = 2.0
 def add_denied_files(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
     """Return the loader facts with an explanation of each file that the loader was not allowed to use.
 
-    They are unchanged if there is no such file, or if they are not known.
+    The facts are unchanged if there is no such file, or if they are not known.
     """
     if not isinstance(loader, Known):
         return loader
     facts = loader.value
     problem_by_path: dict[str, str] = {}
     for resolution in (*facts.import_needs, *facts.resolutions):
-        for tried in resolution.tried:
-            if tried.problem in (FOLDER_DENIED, PERMISSION_DENIED, NOEXEC_ERROR) and not resolution.ok:
-                problem_by_path.setdefault(posixpath.normpath(tried.path), tried.problem)
+        for attempt in resolution.tried:
+            if attempt.problem in (FOLDER_DENIED, PERMISSION_DENIED, NOEXEC_ERROR) and not resolution.ok:
+                problem_by_path.setdefault(posixpath.normpath(attempt.path), attempt.problem)
     if not problem_by_path:
         return loader
     denied = tuple(
-        DeniedPath(path, path, "noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
+        DeniedPath(path=path, closed=path, why="noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
         for path, problem in list(problem_by_path.items())[:MAX_FILES]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=denied))
@@ -46,15 +46,15 @@ def explain_denied(system: System, path: str) -> DeniedPath:
 
     This is the nearest path whose status can be read. If there is none, owner and mode are missing.
     """
-    current, status = path, _load_status(system, path)
-    while status is None and current not in ("/", "", "."):
-        current = posixpath.dirname(current)
-        status = _load_status(system, current)
+    nearest, status = path, _load_status(system, path)
+    while status is None and nearest not in ("/", "", "."):
+        nearest = posixpath.dirname(nearest)
+        status = _load_status(system, nearest)
     if status is None:
-        return DeniedPath(path, path)
+        return DeniedPath(path=path, closed=path)
     uid, mode = status
     is_own = uid == system.platform.get("uid")
-    return DeniedPath(path, current, owner=find_user_name(system, uid), own=is_own, mode=mode)
+    return DeniedPath(path=path, closed=nearest, owner=find_user_name(system, uid), own=is_own, mode=mode)
 
 
 def _load_status(system: System, path: str) -> tuple[str, str] | None:

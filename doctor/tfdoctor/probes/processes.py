@@ -32,7 +32,7 @@ _ENGINE_NAMES = {
     "cri-containerd": "containerd",
     "kubepods": "Kubernetes",
 }
-"""The names of container engines by the word in the cgroup path, if they differ."""
+"""The names of container engines that differ from the word in the cgroup path, by that word."""
 ID_TIMEOUT_S = 1.0
 """The time limit in seconds for looking up a user name, because a directory service may not respond."""
 
@@ -42,23 +42,23 @@ def identify_processes(
 ) -> tuple[SmiProcess, ...]:
     """Return the processes with their user, state, program and container, as far as /proc shows them.
 
-    If `container` is true, the IDs belong to another system, and the processes are returned unchanged.
+    `container` says whether the IDs belong to another system. The processes are then returned unchanged.
     """
     process_list = tuple(processes)
     if container or not process_list or system.platform.get("system") != "Linux":
         return process_list
     # If /proc hides other users' processes (hidepid), a missing process may still be running.
-    shows_all = system.exists("/proc/1/status")
-    identified = [_identify(system, process, shows_all=shows_all) for process in process_list]
-    other_users = list(dict.fromkeys(p.user for p in identified if p.user and not p.own))[:MAX_USERS]
+    shows_all_processes = system.exists("/proc/1/status")
+    identified = [_identify(system, process, shows_all_processes=shows_all_processes) for process in process_list]
+    other_users = list(dict.fromkeys(process.user for process in identified if process.user and not process.own))[:MAX_USERS]
     name_by_uid = {uid: find_user_name(system, uid) for uid in other_users}
-    return tuple(dataclasses.replace(p, user=name_by_uid.get(p.user or "", p.user)) for p in identified)
+    return tuple(dataclasses.replace(process, user=name_by_uid.get(process.user or "", process.user)) for process in identified)
 
 
-def _identify(system: System, process: SmiProcess, *, shows_all: bool) -> SmiProcess:
+def _identify(system: System, process: SmiProcess, *, shows_all_processes: bool) -> SmiProcess:
     """Return a process with the data in /proc; its `user` is the user ID.
 
-    `shows_all` says that /proc shows all processes, so that a missing one has ended.
+    `shows_all_processes` says that /proc shows all processes, so that a missing one has ended.
     """
     if process.pid is None or process.pid <= 0:
         return process
@@ -66,7 +66,7 @@ def _identify(system: System, process: SmiProcess, *, shows_all: bool) -> SmiPro
     try:
         status = system.read_text(f"{folder}/status", limit=4096)
     except FileNotFoundError:
-        return dataclasses.replace(process, state="gone") if shows_all else process
+        return dataclasses.replace(process, state="gone") if shows_all_processes else process
     except OSError:
         return process
     uid = _parse_status_field(status, "Uid")
@@ -77,7 +77,7 @@ def _identify(system: System, process: SmiProcess, *, shows_all: bool) -> SmiPro
         user=uid or None,
         own=uid == system.platform.get("uid") if uid else None,
         state="zombie" if state.startswith("Z") else None,
-        command=_find_script(system, folder),
+        command=_find_command(system, folder),
         container=_find_container(system, folder),
     )
 
@@ -112,7 +112,7 @@ def find_user_name(system: System, uid: str) -> str:
     return name or uid
 
 
-def _find_script(system: System, folder: str) -> str:
+def _find_command(system: System, folder: str) -> str:
     """Return the script or module of a process ("train.py", "-m pkg.train"), NOTEBOOK_COMMAND or "".
 
     Other arguments are omitted, because they can contain secrets.
@@ -123,9 +123,9 @@ def _find_script(system: System, folder: str) -> str:
         return ""
     if any("ipykernel" in argument for argument in arguments[1:4]):
         return NOTEBOOK_COMMAND
-    for number, argument in enumerate(arguments[1:], 1):
-        if argument == "-m" and number + 1 < len(arguments):
-            return clean_line(f"-m {arguments[number + 1]}", limit=80)
+    for index, argument in enumerate(arguments[1:], 1):
+        if argument == "-m" and index + 1 < len(arguments):
+            return clean_line(f"-m {arguments[index + 1]}", limit=80)
         if argument in ("-c", "-"):
             return ""
         if not argument.startswith("-"):

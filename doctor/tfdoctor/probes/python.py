@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import PythonChoice
     from tfdoctor.system import CommandResult, System
 
-# A pair in the dictionary of build_info.py: the value is a string, a name such as True, or a list.
 _BUILD_INFO_PAIR = re.compile(
     r"\(?['\"](\w{1,40})['\"]\s{0,4}[,:]\s{0,4}(?:u?['\"]([^'\"]{0,200})['\"]|(\w{1,20})|(\[[^\]]{0,400}\]))"
 )
-# An assignment in the build_info.py of older releases.
+"""A pair in the dictionary of build_info.py: the value is a string, a name such as True, or a list."""
 _BUILD_INFO_LINE = re.compile(
     r"^(\w{1,40})\s{0,4}=\s{0,4}(?:u?['\"]([^'\"]{0,200})['\"]|(\w{1,20}))\s*$", re.MULTILINE
 )
+"""An assignment in the build_info.py of older releases."""
 _DEFINE = re.compile(r"^#define\s{1,8}(TF_\w{1,40})\s{1,8}(.{1,400})$", re.MULTILINE)
 _HEADER_NUMBER = re.compile(r"^#define\s{1,8}TF_(MAJOR|MINOR|PATCH)_VERSION\s{1,8}(\d{1,5})", re.MULTILINE)
 _HEADER_SUFFIX = re.compile(r"^#define\s{1,8}TF_VERSION_SUFFIX\s{1,8}\"([^\"]{0,60})\"", re.MULTILINE)
@@ -55,13 +55,15 @@ def probe(
     """Query the chosen interpreter, and return the facts about it and about its TensorFlow.
 
     If it does not answer within the first part of the time limit, it is queried again, because its files are cached
-    by then. Raise UsageError if the user requested it (`is_requested`) and it is not a Python.
+    by then. If it never answers, both facts are the same unknown fact. Raise UsageError if the user requested the
+    interpreter (`is_requested`) and it is not a Python.
     """
     python = choice.path
     if is_base_missing(choice):
-        return (
-            _make_unusable_fact(StartupFailure("base-gone", python, "leads to a Python that is gone")),
-        ) * 2
+        unusable = _make_unusable_fact(
+            StartupFailure(kind="base-gone", path=python, how="leads to a Python that is gone")
+        )
+        return unusable, unusable
     start_time = time.monotonic()
     first_answer, result = query_python(system, python, timeout=timeout)
     answer = dict(first_answer)
@@ -70,11 +72,10 @@ def probe(
         startup_failure, description, second_answer = _diagnose_and_retry(system, python, result, remaining)
         answer.update(second_answer)
         if "version" not in answer:
-            return (
-                _make_unanswered_fact(
-                    system, choice, result, startup_failure, description, is_requested=is_requested
-                ),
-            ) * 2
+            unanswered = _make_unanswered_fact(
+                system, choice, result, startup_failure, description, is_requested=is_requested
+            )
+            return unanswered, unanswered
     facts = _make_python_facts(answer, choice.how)
     source = f"{facts.executable} (its files, nothing imported)"
     raw_tensorflow = answer.get("tensorflow")
@@ -108,7 +109,8 @@ def _diagnose_and_retry(
     if first_result.failure is not Failure.TIMEOUT:
         return startup_failure, description, {}
     thread.join()
-    return startup_failure, description, results[0][0] if results else {}
+    answer, _ = results[0] if results else ({}, None)
+    return startup_failure, description, answer
 
 
 def _make_unanswered_fact(
@@ -154,7 +156,7 @@ def _make_unusable_fact(startup_failure: StartupFailure) -> UnusablePython:
 def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
     """Return the facts about the Python from the child's answer."""
     version = str(raw.get("version", ""))
-    version_parts = [*version.split("."), "", ""][:2]
+    major_minor = [*version.split("."), "", ""][:2]
     prefix = str(raw.get("prefix", ""))
     return PythonFacts(
         requested=clean_line(requested),
@@ -210,16 +212,14 @@ def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
         ensurepip=_parse_bool(raw.get("ensurepip")),
         user_site=str(raw["user_site"]) if raw.get("user_site") else None,
         unwritable=tuple(
-            (str(pair[0]), clean_line(str(pair[1])))
-            for pair in raw.get("unwritable") or ()
-            if isinstance(pair, list) and len(pair) == 2
+            (str(folder), clean_line(str(owner)))
+            for folder, owner in _filter_by_length(raw.get("unwritable"), 2)
         ),
         noexec=tuple(
-            (str(pair[0]), str(pair[1]))
-            for pair in raw.get("noexec") or ()
-            if isinstance(pair, list) and len(pair) == 2
+            (str(folder), str(mount_point))
+            for folder, mount_point in _filter_by_length(raw.get("noexec"), 2)
         ),
-        tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{version_parts[0]}{version_parts[1]}",
+        tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{major_minor[0]}{major_minor[1]}",
     )
 
 
@@ -227,11 +227,11 @@ def _iter_changed_files(raw: Any) -> Iterator[ChangedFile]:
     """Yield the changed files of a distribution."""
     for entry in raw or ():
         yield ChangedFile(
-            clean_line(str(entry.get("path", ""))),
-            int(entry.get("recorded", 0)),
-            int(entry.get("size", 0)),
-            bool(entry.get("cut")),
-            bool(entry.get("foreign")),
+            path=clean_line(str(entry.get("path", ""))),
+            recorded=int(entry.get("recorded", 0)),
+            size=int(entry.get("size", 0)),
+            cut=bool(entry.get("cut")),
+            foreign=bool(entry.get("foreign")),
         )
 
 
@@ -241,10 +241,10 @@ def _iter_shared_files(raw: Any) -> Iterator[SharedFile]:
         owners = tuple(_parse_owner(owner_entry) for owner_entry in entry.get("owners", ()))
         current = entry.get("now")
         yield SharedFile(
-            clean_line(str(entry.get("path", ""))),
-            str(entry.get("location", "")),
-            owners,
-            _parse_owner(current) if current else None,
+            path=clean_line(str(entry.get("path", ""))),
+            location=str(entry.get("location", "")),
+            owners=owners,
+            now=_parse_owner(current) if current else None,
         )
 
 
@@ -261,14 +261,13 @@ def _parse_denied(raw: object) -> tuple[DeniedPath, ...]:
     """
     return tuple(
         DeniedPath(
-            str(entry[0]),
-            str(entry[1]),
-            owner=clean_line(str(entry[2]), limit=64) if entry[2] is not None else None,
-            own=bool(entry[3]) if entry[3] is not None else None,
-            mode=clean_line(str(entry[4]), limit=8) if entry[4] is not None else None,
+            path=str(path),
+            closed=str(closed),
+            owner=clean_line(str(owner), limit=64) if owner is not None else None,
+            own=bool(is_own) if is_own is not None else None,
+            mode=clean_line(str(mode), limit=8) if mode is not None else None,
         )
-        for entry in (raw if isinstance(raw, list) else ())
-        if isinstance(entry, list) and len(entry) == 5
+        for path, closed, owner, is_own, mode in _filter_by_length(raw, 5)
     )
 
 
@@ -283,23 +282,24 @@ def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: 
     """
     package_dir = str(raw.get("package_dir", ""))
     site_folder = package_dir.rpartition("/")[0]
-    candidates = [d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS]
-    preferred = [d for d in candidates if d.location == site_folder] or candidates
-    header = parse_version_header(str(raw.get("version_header") or ""))
+    tensorflow_distributions = [d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS]
+    preferred_distributions = [d for d in tensorflow_distributions if d.location == site_folder] or tensorflow_distributions
+    header_version = parse_version_header(str(raw.get("version_header") or ""))
     distribution = next(
-        (d for d in preferred if header and is_same_release(d.version, header)),
-        preferred[0] if preferred else None,
+        (d for d in preferred_distributions if header_version and is_same_release(d.version, header_version)),
+        preferred_distributions[0] if preferred_distributions else None,
     )
-    conda = next(
+    conda_package = next(
         (p for p in python.conda_packages if p.name in ("tensorflow-base", "tensorflow", "tensorflow-gpu")),
         None,
     )
+    # If the header contradicts the metadata of the distribution, the header decides.
     return TensorFlowFacts(
         package_dir=package_dir,
         core_dir=str(raw.get("core_dir", package_dir)),
-        version=header
-        if header and distribution and not is_same_release(distribution.version, header)
-        else (distribution.version if distribution else header),
+        version=header_version
+        if header_version and distribution and not is_same_release(distribution.version, header_version)
+        else (distribution.version if distribution else header_version),
         distribution=distribution.name if distribution else None,
         framework=raw.get("framework"),
         pywrap=raw.get("pywrap"),
@@ -307,7 +307,7 @@ def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: 
         build_info=parse_build_info(str(raw.get("build_info") or "")),
         cuda_config=parse_cuda_config(str(raw.get("cuda_config") or "")),
         shadowed_by=str(shadow) if shadow else None,
-        conda_build=conda.build if conda else None,
+        conda_build=conda_package.build if conda_package else None,
         plugins=tuple(map(str, raw.get("plugins") or ())),
     )
 
@@ -329,7 +329,7 @@ def is_same_release(left: str, right: str) -> bool:
 
 
 def _normalize_version(version: str) -> str:
-    """Return a version without separators, local version and post-release, for comparison."""
+    """Return a version without hyphens, local version and post-release, for comparison."""
     return re.sub(r"[^0-9a-z.]", "", version.lower().split("+")[0].split(".post")[0])
 
 

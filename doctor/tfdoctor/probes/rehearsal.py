@@ -32,9 +32,9 @@ def probe(
 ) -> Fact[RehearsalFacts]:
     """Import the packages that TensorFlow imports, without TensorFlow itself, and return the results.
 
-    `modules` are (name, attributes that TensorFlow uses). `sources` are source files to execute. `keras` are modules
-    of Keras, which are imported with a substitute for TensorFlow `version`. `oddities` are copied to the result.
-    `timeout` is in seconds.
+    `modules` are pairs (name, attributes that TensorFlow uses). `sources` are source files to execute. `keras` are
+    modules of Keras, which are imported with a substitute for TensorFlow `version`. `oddities` are the reasons for the
+    rehearsal, which are copied to the result. `timeout` is in seconds.
     """
     label = f"{python.executable}: the imports of TensorFlow's imports"
     if not modules and not sources:
@@ -43,10 +43,8 @@ def probe(
     answer, result = run_payload(
         system, python.executable, "rehearse", (json.dumps(request),), timeout=timeout
     )
-    module_results, keras_results = (
-        _parse_results(answer, "module", len(modules)),
-        _parse_results(answer, "keras", len(keras)),
-    )
+    module_results = _parse_results(answer, "module", len(modules))
+    keras_results = _parse_results(answer, "keras", len(keras))
     source_result = answer.get("source")
     is_complete = answer.get("done") is True
     # This Python ran a moment ago, so the system is a recording that lacks the rehearsal.
@@ -65,11 +63,11 @@ def probe(
         results_of_kind.append(_make_crash_result(str(answer["at"]), result))
     return Known(
         RehearsalFacts(
-            tuple(oddities),
-            tuple(module_results),
-            _parse_result(source_result) if isinstance(source_result, dict) else None,
-            tuple(keras_results),
-            is_complete,
+            oddities=tuple(oddities),
+            modules=tuple(module_results),
+            source=_parse_result(source_result) if isinstance(source_result, dict) else None,
+            keras=tuple(keras_results),
+            complete=is_complete,
         ),
         label,
     )
@@ -100,6 +98,8 @@ def _parse_result(raw: Mapping[str, Any]) -> ImportResult:
 
 def _make_crash_result(name: str, result: CommandResult) -> ImportResult:
     """Return the result for a module whose import ended the process."""
-    last_lines = result.stderr.strip().splitlines()[-1:] or [""]
-    message = f": {clean_line(last_lines[0])}" if last_lines[0] else ""
-    return ImportResult(clean_line(name), f"the import {result.describe_end()}{message}", "crash")
+    last_line = next(reversed(result.stderr.strip().splitlines()), "")
+    message = f": {clean_line(last_line)}" if last_line else ""
+    return ImportResult(
+        name=clean_line(name), error=f"the import {result.describe_end()}{message}", error_type="crash"
+    )

@@ -1,4 +1,4 @@
-"""Query the examined Python. This slowest probe can be started before other modules are imported."""
+"""Query the examined Python. This slow probe can be started before other modules are imported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def start_query(system: LiveSystem, requested: str | None, *, timeout: float) ->
 
 def is_base_missing(choice: PythonChoice) -> bool:
     """Return whether the requested Python cannot run, because the Python that it links to does not exist."""
-    return any(lost.variable == PYTHON_OPTION for lost in choice.lost)
+    return any(environment.variable == PYTHON_OPTION for environment in choice.lost)
 
 
 def query_python(system: System, python: str, *, timeout: float) -> tuple[Mapping[str, Any], CommandResult]:

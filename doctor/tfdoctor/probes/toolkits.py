@@ -30,11 +30,11 @@ def probe(system: System) -> tuple[CudaToolkit, ...]:
     match = XLA_FOLDER_OPTION.search(system.env.get("XLA_FLAGS", ""))
     if match is not None:
         folders.append(match[1] if match[1].startswith("/") else f"{system.cwd.rstrip('/')}/{match[1]}")
-    toolkits: dict[str, CudaToolkit] = {}
+    toolkit_by_real_path: dict[str, CudaToolkit] = {}
     for folder in folders:
         if system.is_dir(folder):
-            toolkits.setdefault(system.realpath(folder), _probe_toolkit(system, folder))
-    return tuple(toolkits.values())
+            toolkit_by_real_path.setdefault(system.realpath(folder), _probe_toolkit(system, folder))
+    return tuple(toolkit_by_real_path.values())
 
 
 def _probe_toolkit(system: System, folder: str) -> CudaToolkit:

@@ -28,9 +28,8 @@ __all__ = [
     "render_bench",
 ]
 
-BARS = "▁▂▃▄▅▆▇█"
+BAR_CHARS = "▁▂▃▄▅▆▇█"
 """The characters of the bars, the lowest first."""
-PLAIN_BARS = ".:-=+*%#"
 UNITS = {
     "matmul": "rows of the matrices",
     "conv": "pixels of a side",
@@ -38,20 +37,22 @@ UNITS = {
     "copy": "bytes",
     "allreduce": "bytes",
 }
-"""What the size of each workload counts."""
+"""The unit of the size of each workload."""
 MAX_CURVES = 9
 """The largest number of curves on the screen without -v."""
+MAX_CHANGES = 3
+"""The largest number of changed measurements on the screen without -v."""
 
 
 def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
     """Return the result of a benchmark as text: the summary, the findings, and a line for each curve."""
     out = Page(width, coloured=colour)
-    worst = max((item.severity for item in bench.findings), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    worst_severity = max((finding.severity for finding in bench.findings), default=None)
+    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, bench.summary)
     if bench.look and bench.any_timed:
         print_remedy(out, Remedy("See why.", (bench.look,)), first=True)
-    if bench.stopped and all(item.explanation != bench.stopped for item in bench.findings):
+    if bench.stopped and all(finding.explanation != bench.stopped for finding in bench.findings):
         print_hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
         print_hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
@@ -64,25 +65,25 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         )
     if bench.comparison is not None:
         _print_comparison(out, bench, verbose=verbose)
-    timing_count = sum(item.repeats for item in bench.runs if item.seconds)
+    time_count = sum(measurement.repeats for measurement in bench.runs if measurement.seconds)
     for finding in bench.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
         if f"{finding.title}." != bench.summary:
             print_hanging(out, Text("  "), f"{finding.title}.", style=style)
         print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
-        for number, remedy in enumerate(finding.remedies if verbose or not timing_count else ()):
+        for number, remedy in enumerate(finding.remedies if verbose or not time_count else ()):
             print_remedy(out, remedy, first=number == 0)
     _print_table(out, bench, verbose=verbose)
     if verbose:
-        for item in bench.scaling:
+        for scaling in bench.scaling:
             out.print()
-            print_hanging(out, Text("  "), _format_scaling(item))
-            for reason in item.why:
+            print_hanging(out, Text("  "), _format_scaling(scaling))
+            for reason in scaling.why:
                 print_hanging(out, Text("    "), reason)
         for link in bench.links:
             print_hanging(out, Text("  "), f"{format_link(link)}.")
-    if not timing_count:
+    if not time_count:
         return out.text
     out.print()
     first_calls = describe_first_calls(bench.runs)
@@ -91,14 +92,14 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     print_hanging(
         out,
         Text(""),
-        f"TensorFlow {clean_line(bench.tensorflow or 'unknown')}, {timing_count:,} times measured; medians, with intervals "
+        f"TensorFlow {clean_line(bench.tensorflow or 'unknown')}, {time_count:,} times measured; medians, with intervals "
         "of 95 % in --json and -o.",
     )
     return out.text
 
 
 def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
-    """Print the verdict of the comparison with an earlier benchmark, if any, and the largest changes."""
+    """Print the verdict of the comparison with an earlier benchmark, if there is one, and the largest changes."""
     comparison = bench.comparison
     if comparison is None:
         return
@@ -115,7 +116,7 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
         (change for change in comparison.changes if change.beyond),
         key=lambda change: -abs(math.log(change.ratio)),
     )
-    for change in changed[: None if verbose else 3]:
+    for change in changed[: None if verbose else MAX_CHANGES]:
         print_hanging(
             out,
             Text("    "),
@@ -123,37 +124,37 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
         )
 
 
-def format_title(run: Measurement) -> str:
-    """Return the title of the curve that a timing belongs to, such as "matmul on GPU:0".
+def format_title(measurement: Measurement) -> str:
+    """Return the title of the curve that a measurement belongs to, such as "matmul on GPU:0".
 
-    If the GPU is simulated in software, the title begins with "software: ". It names the data type unless that is float32.
+    If the GPU is simulated in software, the title begins with "software: ". The data type float32 is left out.
     """
-    type_name = "" if run.dtype == "float32" else run.dtype
-    compiler = "XLA" if run.xla else ""
-    work = " ".join(part for part in (run.workload, run.model, run.part, type_name, compiler) if part)
-    prefix = "software: " if run.software else ""  # at the start, where a narrow screen does not cut it off
-    if run.workload == "copy":
+    type_name = "" if measurement.dtype == "float32" else measurement.dtype
+    compiler = "XLA" if measurement.xla else ""
+    work = " ".join(part for part in (measurement.workload, measurement.model, measurement.part, type_name, compiler) if part)
+    prefix = "software: " if measurement.software else ""  # at the start, where a narrow screen does not cut it off
+    if measurement.workload == "copy":
         route = (
-            f"within {run.devices[0]}"
-            if len(set(run.devices)) == 1
-            else f"{run.devices[0]} to {run.devices[-1]}"
+            f"within {measurement.devices[0]}"
+            if len(set(measurement.devices)) == 1
+            else f"{measurement.devices[0]} to {measurement.devices[-1]}"
         )
         return f"{prefix}copy {route}"
     # Put the strategy before the devices, because a narrow screen cuts off the end.
-    strategy = "" if run.strategy == "one" else f", {run.strategy},"
-    return f"{prefix}{work}{strategy} on {join_words(run.devices)}"
+    strategy = "" if measurement.strategy == "one" else f", {measurement.strategy},"
+    return f"{prefix}{work}{strategy} on {join_words(measurement.devices)}"
 
 
-def group_curves(runs: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    """Return the timings of each curve by its title, sorted by size.
+def group_curves(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
+    """Return the measurements of each curve by its title, sorted by size.
 
     Work that was not timed and the parts of training steps are left out.
     """
-    runs_by_title: dict[str, list[Measurement]] = {}
-    for run in runs:
-        if run.seconds is not None and run.part is None:
-            runs_by_title.setdefault(format_title(run), []).append(run)
-    return {title: sorted(curve, key=lambda run: run.size) for title, curve in runs_by_title.items()}
+    curve_by_title: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        if measurement.seconds is not None and measurement.part is None:
+            curve_by_title.setdefault(format_title(measurement), []).append(measurement)
+    return {title: sorted(curve, key=lambda measurement: measurement.size) for title, curve in curve_by_title.items()}
 
 
 def format_size(value: int) -> str:
@@ -169,77 +170,82 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
 
     All bars have the same logarithmic scale.
     """
-    by_title = group_curves(bench.runs)
-    if not by_title:
+    curve_by_title = group_curves(bench.runs)
+    if not curve_by_title:
         return
-    times = [run.seconds.median for runs in by_title.values() for run in runs if run.seconds]
+    times = [measurement.seconds.median for curve in curve_by_title.values() for measurement in curve if measurement.seconds]
     log_min, log_max = math.log(min(times)), math.log(max(times))
-    shown_curves = list(by_title.items())[: None if verbose else MAX_CURVES]
-    lines = [
-        (title, runs, f"{format_size(runs[-1].size):>6}: {_format_largest(runs[-1], bench)}")
-        for title, runs in shown_curves
+    shown_curves = list(curve_by_title.items())[: None if verbose else MAX_CURVES]
+    rows = [  # (title, curve, result at its largest size)
+        (title, curve, f"{format_size(curve[-1].size):>6}: {_format_largest(curve[-1], bench)}")
+        for title, curve in shown_curves
     ]
     # Leave space for the indent, the bars and the spaces around them.
-    max_name_width = out.width - 12 - max(len(result) for *_, result in lines)
+    max_name_width = out.width - 12 - max(len(result) for *_, result in rows)
     name_width = min(max(len(title) for title, _ in shown_curves), max(max_name_width, 16))
     out.print()
-    for title, runs, result in lines:
+    for title, curve, result in rows:
         bars = "".join(
-            BARS[round(7 * (math.log(run.seconds.median) - log_min) / max(log_max - log_min, 1e-9))]
-            for run in runs
-            if run.seconds
+            BAR_CHARS[round(7 * (math.log(measurement.seconds.median) - log_min) / max(log_max - log_min, 1e-9))]
+            for measurement in curve
+            if measurement.seconds
         )
         label = title if len(title) <= name_width else f"{title[: name_width - 1]}…"
         out.print(Text(f"  {label:{name_width}} {bars:8}{result}"), wrap=False)
         if verbose:
-            for run in runs:
-                out.print(Text(f"      {_format_run(run)}"), wrap=False)
-    if len(by_title) > len(shown_curves):
-        out.print(Text(f"  and {len(by_title) - len(shown_curves)} more: -v"))
-    units = dict.fromkeys(UNITS[runs[-1].workload] for _, runs, _ in lines)
+            for measurement in curve:
+                out.print(Text(f"      {_format_measurement(measurement)}"), wrap=False)
+    if len(curve_by_title) > len(shown_curves):
+        out.print(Text(f"  and {len(curve_by_title) - len(shown_curves)} more: -v"))
+    units = dict.fromkeys(UNITS[curve[-1].workload] for _, curve, _ in rows)
     print_hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
-    skipped_count = sum(run.seconds is None for run in bench.runs)
+    skipped_count = sum(measurement.seconds is None for measurement in bench.runs)
     if skipped_count:
-        first_skipped = next(run.left_out for run in bench.runs if run.seconds is None)
+        first_reason = next(measurement.left_out for measurement in bench.runs if measurement.seconds is None)
         print_hanging(
             out,
             Text("  "),
-            f"{skipped_count} pieces of work were left out: {first_skipped or 'it ended before them'}.",
+            f"{skipped_count} pieces of work were left out: {first_reason or 'it ended before them'}.",
         )
 
 
-def _format_run(run: Measurement) -> str:
-    seconds = run.seconds
+def _format_measurement(measurement: Measurement) -> str:
+    seconds = measurement.seconds
     if seconds is None:
-        return f"{run.size}: {run.left_out}"
-    first_call = f", the first call {format_duration(run.first)}" if run.first else ""
+        return f"{measurement.size}: {measurement.left_out}"
+    first_call = f", the first call {format_duration(measurement.first)}" if measurement.first else ""
     return (
-        f"{run.size}: {format_duration(seconds.median)} ({format_duration(seconds.low)} to {format_duration(seconds.high)}), "
-        f"{run.repeats} times{first_call}"
+        f"{measurement.size}: {format_duration(seconds.median)} "
+        f"({format_duration(seconds.low)} to {format_duration(seconds.high)}), {measurement.repeats} times{first_call}"
     )
 
 
-def _format_largest(run: Measurement, bench: Bench) -> str:
+def _format_largest(measurement: Measurement, bench: Bench) -> str:
     """Return the result at the largest size of a curve, such as "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
-    parts = [format_duration(run.seconds.median)] if run.seconds else []
-    if run.gflops:
-        peak = next(
-            (device.peaks.get(run.dtype) for device in bench.devices if device.device == run.devices[0]), None
+    parts = [format_duration(measurement.seconds.median)] if measurement.seconds else []
+    if measurement.gflops:
+        peak_gflops = next(
+            (
+                device.peaks.get(measurement.dtype)
+                for device in bench.devices
+                if device.device == measurement.devices[0]
+            ),
+            None,
         )
-        uses_tera = run.gflops >= 1000
-        parts.append(f"{run.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{run.gflops:.3g} GFLOP/s")
-        if peak:
-            parts.append(f"{100 * run.gflops / peak:.0f} % of peak")
-    elif run.gbps:
-        parts.append(f"{run.gbps:.3g} GB/s")
-        link = next((link for link in bench.links if {link.one, link.other} == set(run.devices)), None)
-        if link is not None and link.gbps and run.workload == "copy":
-            parts.append(f"{100 * run.gbps / link.gbps:.0f} % of {link.how.replace('PCI Express', 'PCIe')}")
+        uses_tera = measurement.gflops >= 1000
+        parts.append(f"{measurement.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{measurement.gflops:.3g} GFLOP/s")
+        if peak_gflops:
+            parts.append(f"{100 * measurement.gflops / peak_gflops:.0f} % of peak")
+    elif measurement.gbps:
+        parts.append(f"{measurement.gbps:.3g} GB/s")
+        link = next((link for link in bench.links if {link.one, link.other} == set(measurement.devices)), None)
+        if link is not None and link.gbps and measurement.workload == "copy":
+            parts.append(f"{100 * measurement.gbps / link.gbps:.0f} % of {link.how.replace('PCI Express', 'PCIe')}")
     return ", ".join(parts)
 
 
 def format_link(link: Interconnect) -> str:
-    """Describe an interconnect, with its highest possible and its measured speed if they are known.
+    """Describe an interconnect, with its highest possible speed and its measured speed if they are known.
 
     For example, "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)".
     """
@@ -256,12 +262,15 @@ def format_link(link: Interconnect) -> str:
 
 
 def _format_scaling(scaling: Scaling) -> str:
+    """Return the speedup of several devices and, if they are known, the times of the parts of a step."""
     parts = ""
     if scaling.compute is not None and scaling.allreduce is not None:
-        parts = f"; gradients {format_duration(scaling.compute)}, averaging them {format_duration(scaling.allreduce)}"
+        parts = f"; gradients {format_duration(scaling.compute)}"
+        parts += f", averaging them {format_duration(scaling.allreduce)}"
         parts += f", waiting {format_duration(scaling.idle)}" if scaling.idle is not None else ""
     if scaling.input is not None and scaling.fed is not None:
-        parts += f"; a batch from the host's memory {format_duration(scaling.input)} more, then {scaling.fed[0]:.2f} times"
+        fed_speedup, _, _ = scaling.fed
+        parts += f"; a batch from the host's memory {format_duration(scaling.input)} more, then {fed_speedup:.2f} times"
     return (
         f"{scaling.model}, batch {scaling.size}, {scaling.strategy} on {join_words(scaling.names)}: "
         f"{scaling.speedup:.2f} times the speed of one ({scaling.low:.2f} to {scaling.high:.2f}){parts}"
@@ -298,7 +307,7 @@ def make_bench_json(bench: Bench) -> dict[str, Any]:
             }
             for item in bench.devices
         ],
-        "runs": [_make_run_json(item) for item in bench.runs],
+        "runs": [_make_measurement_json(item) for item in bench.runs],
         "crossover": [
             {
                 "workload": item.workload,
@@ -370,32 +379,32 @@ def make_bench_json(bench: Bench) -> dict[str, Any]:
     }
 
 
-def _make_run_json(run: Measurement) -> dict[str, Any]:
+def _make_measurement_json(measurement: Measurement) -> dict[str, Any]:
     return {
-        "workload": run.workload,
-        "model": run.model,
-        "part": run.part,
-        "dtype": run.dtype,
-        "size": run.size,
-        "devices": list(run.devices),
-        "strategy": run.strategy,
+        "workload": measurement.workload,
+        "model": measurement.model,
+        "part": measurement.part,
+        "dtype": measurement.dtype,
+        "size": measurement.size,
+        "devices": list(measurement.devices),
+        "strategy": measurement.strategy,
         "seconds": None
-        if run.seconds is None
-        else {"median": run.seconds.median, "low": run.seconds.low, "high": run.seconds.high},
-        "repeats": run.repeats,
-        "rounds": list(run.rounds),
-        "first": run.first,
-        "gflops": run.gflops,
-        "gbps": run.gbps,
-        "flop": run.flop,
-        "bytes": run.bytes,
-        "others": run.others,
-        "left_out": run.left_out or None,
-        "software": run.software,
-        "xla": run.xla,
-        "way": run.way,
-        "disturbed": run.disturbed,
-        "compile": {"seconds": run.compiling, "what": list(run.compiled)} if run.compiled else None,
+        if measurement.seconds is None
+        else {"median": measurement.seconds.median, "low": measurement.seconds.low, "high": measurement.seconds.high},
+        "repeats": measurement.repeats,
+        "rounds": list(measurement.rounds),
+        "first": measurement.first,
+        "gflops": measurement.gflops,
+        "gbps": measurement.gbps,
+        "flop": measurement.flop,
+        "bytes": measurement.bytes,
+        "others": measurement.others,
+        "left_out": measurement.left_out or None,
+        "software": measurement.software,
+        "xla": measurement.xla,
+        "way": measurement.way,
+        "disturbed": measurement.disturbed,
+        "compile": {"seconds": measurement.compiling, "what": list(measurement.compiled)} if measurement.compiled else None,
     }
 
 

@@ -23,6 +23,8 @@ __all__ = ["make_bench_svg"]
 
 CHART_WIDTH, PANEL_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN = 760, 250, 70, 24, 60
 """The width of the chart, the height of a panel, and the left, right and top margins, in pixels."""
+TEXT_ROW_HEIGHT = 18
+"""The height of a line of the title or of the legend, in pixels."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 """The dash patterns of the curves, for readers who cannot tell the colours apart."""
 BASE_STYLE = (
@@ -37,7 +39,7 @@ STYLES = {
     "dark": BASE_STYLE + DARK_STYLE,
 }
 LIMIT_DASHES = ("1 3", "1 6", "1 9", "4 2 1 2", "7 2 1 2")
-"""The dash patterns of the limits, which all have the same colour."""
+"""The dash patterns of the lines for limits of the hardware, which all have the same colour."""
 
 
 def make_bench_svg(bench: Bench, style: str = "auto") -> str:
@@ -46,9 +48,9 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
     External text in it is escaped. `style` is "light", "dark", or "auto" for the reader's preference.
     """
     panels: dict[str, dict[str, list[Measurement]]] = {}
-    for title, runs in group_curves(bench.runs).items():
-        kind = " ".join(part for part in (runs[0].workload, runs[0].model) if part)
-        panels.setdefault(kind, {})[title] = runs
+    for title, curve in group_curves(bench.runs).items():
+        kind = " ".join(part for part in (curve[0].workload, curve[0].model) if part)
+        panels.setdefault(kind, {})[title] = curve
     # Wrap the headline instead of cutting it: its end may say that the device is not a GPU.
     headline = bench.summary
     if bench.much_disturbed:
@@ -56,13 +58,13 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
     if bench.stopped:
         headline = f"It ended before its time. {headline}"
     title_lines = textwrap.wrap(clean_line(headline, limit=1000), 84)[:5] or [""]
-    parts, top = [], TOP_MARGIN + 18 * (len(title_lines) - 1)
-    for kind, runs_by_title in panels.items():
-        panel, legend_rows = _draw_panel(bench, kind, runs_by_title, top)
+    parts, top = [], TOP_MARGIN + TEXT_ROW_HEIGHT * (len(title_lines) - 1)
+    for kind, curve_by_title in panels.items():
+        panel, legend_rows = _draw_panel(bench, kind, curve_by_title, top)
         parts += panel
-        top += PANEL_HEIGHT + 18 * legend_rows + 56
+        top += PANEL_HEIGHT + TEXT_ROW_HEIGHT * legend_rows + 56
     title_rows = "".join(
-        f'<text class="title" x="16" y="{26 + 18 * row}">{escape(line)}</text>'
+        f'<text class="title" x="16" y="{26 + TEXT_ROW_HEIGHT * row}">{escape(line)}</text>'
         for row, line in enumerate(title_lines)
     )
     return (
@@ -75,14 +77,15 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
 
 
 def _draw_panel(
-    bench: Bench, kind: str, runs_by_title: dict[str, list[Measurement]], top: int
+    bench: Bench, kind: str, curve_by_title: dict[str, list[Measurement]], top: int
 ) -> tuple[list[str], int]:
     """Return the SVG elements of a panel that begins at `top`, and the number of rows in its legend."""
-    runs = [run for line in runs_by_title.values() for run in line]
-    seconds = [value for run in runs if run.seconds for value in (run.seconds.low, run.seconds.high)]
-    x_axis = _Axis([float(run.size) for run in runs], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN)
+    measurements = [measurement for curve in curve_by_title.values() for measurement in curve]
+    intervals = [measurement.seconds for measurement in measurements if measurement.seconds]
+    interval_ends = [end for interval in intervals for end in (interval.low, interval.high)]
+    x_axis = _Axis([float(measurement.size) for measurement in measurements], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN)
     y_axis = _Axis(
-        [_round_to_tick(min(seconds), down=True), _round_to_tick(max(seconds), down=False)],
+        [_round_to_tick(min(interval_ends), down=True), _round_to_tick(max(interval_ends), down=False)],
         top + PANEL_HEIGHT,
         top + 8,
     )
@@ -90,43 +93,43 @@ def _draw_panel(
         f'<text class="head" x="{LEFT_MARGIN}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>'
     ]
     for tick in y_axis.list_ticks():
-        offset = y_axis.locate(tick)
+        position = y_axis.locate(tick)
         elements.append(
-            f'<line class="grid" x1="{LEFT_MARGIN}" x2="{CHART_WIDTH - RIGHT_MARGIN}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
+            f'<line class="grid" x1="{LEFT_MARGIN}" x2="{CHART_WIDTH - RIGHT_MARGIN}" y1="{position:.1f}" y2="{position:.1f}"/>'
         )
         elements.append(
-            f'<text x="{LEFT_MARGIN - 8}" y="{offset + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
+            f'<text x="{LEFT_MARGIN - 8}" y="{position + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
         )
-    sizes = sorted({run.size for run in runs})
+    sizes = sorted({measurement.size for measurement in measurements})
     for size in sizes:
-        offset = x_axis.locate(size)
+        position = x_axis.locate(size)
         elements.append(
-            f'<line class="grid" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
+            f'<line class="grid" x1="{position:.1f}" x2="{position:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
         )
         elements.append(
-            f'<text x="{offset:.1f}" y="{top + PANEL_HEIGHT + 16}" text-anchor="middle">{format_size(size)}</text>'
+            f'<text x="{position:.1f}" y="{top + PANEL_HEIGHT + 16}" text-anchor="middle">{format_size(size)}</text>'
         )
     elements.append(
         f'<text x="{CHART_WIDTH - RIGHT_MARGIN}" y="{top + PANEL_HEIGHT + 32}" text-anchor="end">'
-        f"{escape(UNITS[runs[0].workload])} (log)</text>"
+        f"{escape(UNITS[measurements[0].workload])} (log)</text>"
     )
-    labels = [*runs_by_title]
-    for number, (label, points) in enumerate(_find_limits(bench, runs)):
+    labels = [*curve_by_title]
+    for number, (label, points) in enumerate(_find_limits(bench, measurements)):
         dash = LIMIT_DASHES[number % len(LIMIT_DASHES)]
         visible = _clip_line(points, x_axis, y_axis)
         if len(visible) < 2:  # far below all measured times
             continue
         elements.append(f'<polyline class="limit" points="{" ".join(visible)}" stroke-dasharray="{dash}"/>')
-        offset = top + PANEL_HEIGHT + 36 + 18 * len(labels)
+        position = top + PANEL_HEIGHT + 36 + TEXT_ROW_HEIGHT * len(labels)
         elements.append(
-            f'<line class="limit" x1="16" x2="44" y1="{offset}" y2="{offset}" stroke-dasharray="{dash}"/>'
-            f'<text x="52" y="{offset + 4}">{escape(label)}</text>'
+            f'<line class="limit" x1="16" x2="44" y1="{position}" y2="{position}" stroke-dasharray="{dash}"/>'
+            f'<text x="52" y="{position + 4}">{escape(label)}</text>'
         )
         labels.append(label)
-    for number, (title, line) in enumerate(runs_by_title.items()):
+    for number, (title, curve) in enumerate(curve_by_title.items()):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        elements += _draw_line(line, x_axis, y_axis, colour, dash)
-        legend_y = top + PANEL_HEIGHT + 36 + 18 * number
+        elements += _draw_curve(curve, x_axis, y_axis, colour, dash)
+        legend_y = top + PANEL_HEIGHT + 36 + TEXT_ROW_HEIGHT * number
         elements.append(
             f'<line x1="16" x2="44" y1="{legend_y}" y2="{legend_y}" stroke="{colour}" stroke-width="3" '
             f'stroke-dasharray="{dash}"/><text x="52" y="{legend_y + 4}">{escape(title)}</text>'
@@ -137,21 +140,21 @@ def _draw_panel(
 
 def _draw_crossovers(bench: Bench, kind: str, x_axis: _Axis, top: int) -> list[str]:
     """Return the SVG elements of the crossovers. Devices with the same crossover share a line."""
-    by_crossover: dict[tuple[int, str], list[str]] = {}
+    devices_by_crossover: dict[tuple[int, str], list[str]] = {}
     for crossover in bench.crossover:
         name = " ".join(part for part in (crossover.workload, crossover.model) if part)
         if name == kind and crossover.size is not None:
-            by_crossover.setdefault((crossover.size, _format_type(crossover, bench)), []).append(
+            devices_by_crossover.setdefault((crossover.size, _format_type(crossover, bench)), []).append(
                 crossover.device
             )
     elements = []
-    for index, ((size, dtype), devices) in enumerate(by_crossover.items()):
-        offset = x_axis.locate(size)
+    for index, ((size, dtype), devices) in enumerate(devices_by_crossover.items()):
+        x = x_axis.locate(size)
         # Put the label on the side of the line that has more space.
-        fits_right = offset < (LEFT_MARGIN + CHART_WIDTH - RIGHT_MARGIN) / 2
-        anchor = f'x="{offset + 4:.1f}"' if fits_right else f'x="{offset - 4:.1f}" text-anchor="end"'
+        fits_right = x < (LEFT_MARGIN + CHART_WIDTH - RIGHT_MARGIN) / 2
+        anchor = f'x="{x + 4:.1f}"' if fits_right else f'x="{x - 4:.1f}" text-anchor="end"'
         elements.append(
-            f'<line class="mark" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{top + 8}" y2="{top + PANEL_HEIGHT}"/>'
             f'<text {anchor} y="{top + 20 + 15 * index}">'
             f"{escape(join_words(devices))}{dtype} faster from {format_size(size)}</text>"
         )
@@ -163,25 +166,29 @@ def _format_type(crossover: Crossover, bench: Bench) -> str:
     return f" in {escape(crossover.dtype)}" if len({item.dtype for item in bench.crossover}) > 1 else ""
 
 
-def _draw_line(
-    line: Sequence[Measurement], x_axis: _Axis, y_axis: _Axis, colour: str, dash: str
+def _draw_curve(
+    curve: Sequence[Measurement], x_axis: _Axis, y_axis: _Axis, colour: str, dash: str
 ) -> list[str]:
     """Return the SVG elements of a curve: its band, its line and its points."""
-    points = [(x_axis.locate(run.size), run.seconds, run) for run in line if run.seconds is not None]
-    band = [f"{offset:.1f},{y_axis.locate(interval.high):.1f}" for offset, interval, _ in points]
-    band += [f"{offset:.1f},{y_axis.locate(interval.low):.1f}" for offset, interval, _ in reversed(points)]
-    path = " ".join(f"{offset:.1f},{y_axis.locate(interval.median):.1f}" for offset, interval, _ in points)
+    points = [
+        (x_axis.locate(measurement.size), measurement.seconds, measurement)
+        for measurement in curve
+        if measurement.seconds is not None
+    ]
+    band = [f"{x:.1f},{y_axis.locate(interval.high):.1f}" for x, interval, _ in points]
+    band += [f"{x:.1f},{y_axis.locate(interval.low):.1f}" for x, interval, _ in reversed(points)]
+    path = " ".join(f"{x:.1f},{y_axis.locate(interval.median):.1f}" for x, interval, _ in points)
     error_bar = ""
     if len(points) == 1:  # a band needs two sizes
-        offset, interval, _ = points[0]
+        x, interval, _ = points[0]
         ends = f'y1="{y_axis.locate(interval.low):.1f}" y2="{y_axis.locate(interval.high):.1f}"'
-        error_bar = f'<line x1="{offset:.1f}" x2="{offset:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
+        error_bar = f'<line x1="{x:.1f}" x2="{x:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
-        f'<circle cx="{offset:.1f}" cy="{y_axis.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
-        f"{format_size(run.size)}: {format_duration(interval.median)} "
+        f'<circle cx="{x:.1f}" cy="{y_axis.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
+        f"{format_size(measurement.size)}: {format_duration(interval.median)} "
         f"({format_duration(interval.low)} to {format_duration(interval.high)})"
         "</title></circle>"
-        for offset, interval, run in points
+        for x, interval, measurement in points
     ]
     return [
         f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.2"/>',
@@ -191,21 +198,21 @@ def _draw_line(
     ]
 
 
-def _find_limits(bench: Bench, runs: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
+def _find_limits(bench: Bench, measurements: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
     """Return (label, [(size, seconds)]) for each limit: the shortest times that the hardware allows.
 
     A limit follows from the peak speed of a GPU, or for copies from the speed of the link.
     """
-    if runs[0].workload == "copy":
-        return _find_link_limits(bench, runs)
+    if measurements[0].workload == "copy":
+        return _find_link_limits(bench, measurements)
     devices_by_peak: dict[tuple[str, float], list[str]] = {}
-    for dtype in dict.fromkeys(run.dtype for run in runs):
+    for dtype in dict.fromkeys(measurement.dtype for measurement in measurements):
         for device in bench.devices:
             peak = device.peaks.get(dtype)
-            timed = any(run.devices == (device.device,) and run.dtype == dtype for run in runs)
-            if peak is not None and timed:
+            was_timed = any(m.devices == (device.device,) and m.dtype == dtype for m in measurements)
+            if peak is not None and was_timed:
                 devices_by_peak.setdefault((dtype, peak), []).append(device.device)
-    flop_by_size = sorted({(run.size, run.flop) for run in runs if run.flop is not None})
+    flop_by_size = sorted({(measurement.size, measurement.flop) for measurement in measurements if measurement.flop is not None})
     if len(flop_by_size) < 2:  # one point makes no line
         return []
     return [
@@ -217,13 +224,13 @@ def _find_limits(bench: Bench, runs: Sequence[Measurement]) -> list[tuple[str, l
     ]
 
 
-def _find_link_limits(bench: Bench, runs: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
+def _find_link_limits(bench: Bench, measurements: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
     """Return (label, [(size, seconds)]) for each link: the shortest times in which it can copy the data."""
     pairs_by_link: dict[tuple[str, float], list[str]] = {}
     for link in bench.links:
-        if link.gbps is not None and any(set(run.devices) == {link.one, link.other} for run in runs):
+        if link.gbps is not None and any(set(m.devices) == {link.one, link.other} for m in measurements):
             pairs_by_link.setdefault((link.how, link.gbps), []).append(f"{link.one} to {link.other}")
-    bytes_by_size = sorted({(run.size, run.bytes) for run in runs if run.bytes is not None})
+    bytes_by_size = sorted({(m.size, m.bytes) for m in measurements if m.bytes is not None})
     return [
         (
             f"{clean_line(link_type, limit=40)}, {join_words(pairs)}: {gbps:.3g} GB/s",
@@ -235,19 +242,20 @@ def _find_link_limits(bench: Bench, runs: Sequence[Measurement]) -> list[tuple[s
 
 
 def _clip_line(points: Sequence[tuple[int, float]], x_axis: _Axis, y_axis: _Axis) -> list[str]:
-    """Return the SVG points of the part of a line above the lower edge of the chart."""
-    visible: list[str] = []
-    previous: tuple[float, float] | None = None
+    """Return the SVG points of the part of a line that is above the lower edge of the panel."""
+    visible_points: list[str] = []
+    previous_point: tuple[float, float] | None = None
     for size, seconds in points:
-        offset, height = x_axis.locate(size), y_axis.locate(max(seconds, y_axis.low * 1e-6))
-        floor = y_axis.locate(y_axis.low)
+        x, y = x_axis.locate(size), y_axis.locate(max(seconds, y_axis.low * 1e-6))
+        floor_y = y_axis.locate(y_axis.low)
         if seconds >= y_axis.low:
-            if previous is not None and previous[1] > floor:
-                fraction = (previous[1] - floor) / (previous[1] - height)
-                visible.append(f"{previous[0] + (offset - previous[0]) * fraction:.1f},{floor:.1f}")
-            visible.append(f"{offset:.1f},{height:.1f}")
-        previous = offset, height
-    return visible
+            if previous_point is not None and previous_point[1] > floor_y:  # the line enters from below
+                previous_x, previous_y = previous_point
+                fraction = (previous_y - floor_y) / (previous_y - y)
+                visible_points.append(f"{previous_x + (x - previous_x) * fraction:.1f},{floor_y:.1f}")
+            visible_points.append(f"{x:.1f},{y:.1f}")
+        previous_point = x, y
+    return visible_points
 
 
 class _Axis:
@@ -276,7 +284,7 @@ class _Axis:
 
 
 def _round_to_tick(value: float, *, down: bool) -> float:
-    """Round to the nearest number below or above that is 1, 2 or 5 times a power of ten.
+    """Round down or up to the nearest number that is 1, 2 or 5 times a power of ten.
 
     A value that is such a number, within a tolerance for rounding errors, is not changed.
     """

@@ -59,8 +59,8 @@ def render_captured(
 
     `differences` are the results that differ between the recording and this machine.
     """
-    name, inspected = clean_line(target), manifest["looked_at"]
-    replaced = [
+    name, inspected_names = clean_line(target), manifest["looked_at"]
+    replaced_counts = [
         format_count(entry["distinct"], *KIND_NAMES.get(kind, (kind, kind)))
         for kind, entry in manifest["replaced"].items()
     ]
@@ -68,15 +68,15 @@ def render_captured(
         f"{name}: {_format_size(size)}",
         "",
         (
-            f"In it: {len(inspected['files'])} files, {len(inspected['commands'])} commands' output, "
-            f"{len(inspected['variables'])} variables, {len(inspected['shared_objects'])} shared objects' headers, "
-            f"{len(inspected['folders_listed'])} folders' names."
+            f"In it: {len(inspected_names['files'])} files, {len(inspected_names['commands'])} commands' output, "
+            f"{len(inspected_names['variables'])} variables, {len(inspected_names['shared_objects'])} shared objects' headers, "
+            f"{len(inspected_names['folders_listed'])} folders' names."
         ),
-        f"Replaced: {', '.join(replaced) or 'nothing'}.",
+        f"Replaced: {', '.join(replaced_counts) or 'nothing'}.",
     ]
-    left_out = [f"{count} {label}" for label, count in manifest["left_out"].items()]
-    if left_out:
-        lines.append(f"Left out: {', '.join(left_out)}.")
+    left_out_counts = [f"{count} {label}" for label, count in manifest["left_out"].items()]
+    if left_out_counts:
+        lines.append(f"Left out: {', '.join(left_out_counts)}.")
     if differences:
         changed = ", ".join(differences)
         lines += [

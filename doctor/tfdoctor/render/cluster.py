@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["make_cluster_json", "render_cluster"]
 
 MAX_FAULTS, MAX_TASKS = 3, 6
-"""The largest number of faults, and that of tasks, that are listed without -v."""
+"""The largest numbers of faults and of tasks that are listed without -v."""
 UNREACHABLE_TEXTS = {
     "refused": "refused",
     "timeout": "timed out",
@@ -42,8 +42,8 @@ def render_cluster(
 
 
 def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool) -> None:
-    worst = max((fault.severity for fault in evaluation.faults), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    worst_severity = max((fault.severity for fault in evaluation.faults), default=None)
+    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
     if evaluation.specification.jobs is None and not evaluation.faults:
         status_mark = format_mark(SEVERITY_STATUS[Severity.INFO])
     print_hanging(out, status_mark, evaluation.summary)
@@ -62,7 +62,7 @@ def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool
         print_hanging(
             out,
             Text(f"  {_format_task(member):{task_width}}  "),
-            _describe_state(member, connected=evaluation.has_connections),
+            _describe_state(member, has_connections=evaluation.has_connections),
         )
     if len(evaluation.members) > len(members):
         out.print(Text(f"  and {len(evaluation.members) - len(members)} more tasks: -v"))
@@ -83,10 +83,11 @@ def _format_task(member: Member) -> str:
     return f"{name} (this)" if member.is_self else name
 
 
-def _describe_state(member: Member, *, connected: bool) -> str:
+def _describe_state(member: Member, *, has_connections: bool) -> str:
     """Return the address of a member and its state.
 
-    With `connected`, the state is the result of the connection; without it, it is whether a program listens there.
+    If the members were contacted (`has_connections`), the state is the result. Otherwise it says whether a program
+    listens at the address.
     """
     address = clean_line(member.address, limit=70)
     if member.is_reachable:
@@ -95,7 +96,7 @@ def _describe_state(member: Member, *, connected: bool) -> str:
         return f"{address}  not started yet: nothing listens there"
     if member.is_reachable is False:
         return f"{address}  {UNREACHABLE_TEXTS.get(member.failure or '', 'not reached')}"
-    if connected:
+    if has_connections:
         return f"{address}  not known{f': {clean_line(member.detail, limit=120)}' if member.detail else ''}"
     if member.is_listening is not None:
         return f"{address}  {'something listens here' if member.is_listening else 'nothing listens here yet'}"
@@ -105,7 +106,7 @@ def _describe_state(member: Member, *, connected: bool) -> str:
 def make_cluster_json(evaluations: Sequence[ClusterEvaluation]) -> dict[str, Any]:
     """Return the document that `cluster --json` prints.
 
-    It describes the first cluster. Further ones, which only a Python file can have, are in its list `others`.
+    It describes the first cluster. Further clusters, which only a Python file can define, are in its list `others`.
     """
     first_evaluation, *others = evaluations
     return {

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 MARKS = {Importance.EXPLAINS: "✗", Importance.MATTERS: "!", Importance.LITTLE: "–"}
 STYLES = {Importance.EXPLAINS: "bold red", Importance.MATTERS: "yellow", Importance.LITTLE: ""}
-MAX_ROWS = 25
+"""The style of the mark of a difference."""
+MAX_DIFFERENCES = 25
 """The largest number of differences without -v."""
-MAX_TEXT_CHARS = 240
-"""The largest length of a value without -v, in characters."""
+MAX_VALUE_CHARS, MAX_VERBOSE_VALUE_CHARS = 240, 2000
+"""The largest length of a value in characters, without and with -v."""
 
 
 def render_comparison(
@@ -24,7 +25,7 @@ def render_comparison(
 ) -> str:
     """Return the comparison as text.
 
-    `name` is the recording as the user named it. Unless `verbose` is set, unimportant differences are left out.
+    `name` is the recording as the user named it. Without `verbose`, differences that seldom matter are left out.
     """
     out = Page(width, coloured=colour)
     out.print()
@@ -36,29 +37,34 @@ def render_comparison(
     )
     for text in _list_notes(comparison):
         print_hanging(out, Text("  "), clean_line(text))
-    differences = [d for d in comparison.differences if verbose or d.importance is not Importance.LITTLE]
-    listed = differences if verbose else differences[:MAX_ROWS]
-    for difference in listed:
+    differences = [
+        difference
+        for difference in comparison.differences
+        if verbose or difference.importance is not Importance.LITTLE
+    ]
+    shown_differences = differences if verbose else differences[:MAX_DIFFERENCES]
+    for difference in shown_differences:
         _print_difference(out, difference, verbose=verbose)
     if not comparison.differences:
         print_hanging(out, Text("  "), "Nothing that was compared differs.")
     elif not differences:
         print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
-    explained = any(d.importance is Importance.EXPLAINS for d in comparison.differences)
-    if comparison.new_codes and not explained:
+    is_explained = any(
+        difference.importance is Importance.EXPLAINS for difference in comparison.differences
+    )
+    if comparison.new_codes and not is_explained:
         codes = ", ".join(comparison.new_codes)
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
-    count = len(comparison.differences) - len(listed)
-    if count:
-        hint = (
-            f"{count} more difference{'s' * (count > 1)}, which seldom matter{'s' * (count == 1)}, with -v."
-        )
+    hidden_count = len(comparison.differences) - len(shown_differences)
+    if hidden_count:
+        is_plural = hidden_count > 1
+        hint = f"{hidden_count} more difference{'s' * is_plural}, which seldom matter{'s' * (not is_plural)}, with -v."
         out.print(Text(f"  {hint}"))
     return out.text
 
 
 def _list_notes(comparison: Comparison) -> list[str]:
-    """Return sentences about another machine, another environment, and findings that are gone."""
+    """Return sentences about another machine, another environment, and findings that do not occur any more."""
     notes = []
     if comparison.other_machine_reasons:
         notes.append(
@@ -74,18 +80,18 @@ def _list_notes(comparison: Comparison) -> list[str]:
 
 def _print_difference(out: Page, difference: Difference, *, verbose: bool) -> None:
     mark = Text(f"  {MARKS[difference.importance]} ", style=STYLES[difference.importance])
-    limit = 2000 if verbose else MAX_TEXT_CHARS
+    max_chars = MAX_VERBOSE_VALUE_CHARS if verbose else MAX_VALUE_CHARS
     old_value, new_value = (
-        clean_line(text, limit=limit) for text in (difference.old_value, difference.new_value)
+        clean_line(text, limit=max_chars) for text in (difference.old_value, difference.new_value)
     )
     text = f"{old_value} → {new_value}"
     if difference.removed_items or difference.added_items:
         parts = (("without ", difference.removed_items), ("now with ", difference.added_items))
         text = "; ".join(
-            f"{label}{clean_line(', '.join(names), limit=limit)}" for label, names in parts if names
+            f"{label}{clean_line(', '.join(names), limit=max_chars)}" for label, names in parts if names
         )
-    explained = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
-    print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{explained}")
+    explanation = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
+    print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{explanation}")
 
 
 def make_comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:

@@ -96,8 +96,8 @@ def make_services_json(
 ) -> dict[str, Any]:
     """Return the JSON document for several containers (docs/schemas/build_check_services.schema.json).
 
-    `results` has (start of the container, report on its image, reason) for each container. If the image could not be
-    checked, the report is None; otherwise the reason is "".
+    `results` contains (start of the container, report on its image, reason) for each container. If the image could not be
+    checked, the report is None and the reason says why. Otherwise the reason is "".
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -174,7 +174,7 @@ def _list_facts(report: DockerfileReport) -> list[tuple[str, str]]:
 def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, ...]]) -> None:
     """Print a finding with its evidence and its remedies.
 
-    Remedies whose commands were printed already are left out, unless no remedy would remain.
+    Remedies whose commands were printed already are left out. If none would remain, all are printed.
     """
     out.print()
     location = next((f" (line {item.line})" for item in finding.evidence if item.line), "")

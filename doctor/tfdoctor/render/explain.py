@@ -31,6 +31,8 @@ MIN_TABLE_COLUMNS = 60
 """Below this width in columns, a list is printed as paragraphs instead of a table."""
 MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
+MAX_SECTION_COLUMNS, MAX_SECTION_LINES = 78, 5
+"""The size to which `_shorten` cuts the text of a section."""
 
 
 def make_explanation_json(explanation: Explanation) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def render_explanation(
     if (
         complete
         or explanation.query is None
-        or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES
+        or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES  # an empty line before the footer
     ):
         return f"{text}\n{footer.text}" if command else text
     print_more_commands(
@@ -105,25 +107,30 @@ def _drop_related(explanation: Explanation) -> Explanation:
 
 
 def _drop_detection(explanation: Explanation) -> Explanation:
+    """Return the explanation without related rules and without the sections on how a rule detects its problem."""
     rules = [_keep_sections(rule, lambda heading: heading != "How it is seen") for rule in explanation.rules]
     return dataclasses.replace(_drop_related(explanation), rules=tuple(rules))
 
 
 def _drop_causes(explanation: Explanation) -> Explanation:
+    """Return what `_drop_detection` returns, also without causes if there are rules."""
     return dataclasses.replace(
         _drop_detection(explanation), causes=() if explanation.rules else explanation.causes
     )
 
 
 def _shorten(explanation: Explanation) -> Explanation:
-    """Return the explanation with only its first rule, and at most five lines of each section."""
+    """Return the explanation with only its first rule, and only the first lines of each section."""
     explanation = _drop_causes(explanation)
     rules = [
         dataclasses.replace(
             rule,
             sections=tuple(
                 dataclasses.replace(
-                    section, text=shorten_text(" ".join(section.text.partition("\n\n")[0].split()), 78, 5)
+                    section,
+                    text=shorten_text(
+                        " ".join(section.text.partition("\n\n")[0].split()), MAX_SECTION_COLUMNS, MAX_SECTION_LINES
+                    ),
                 )
                 for section in rule.sections
             ),
@@ -216,7 +223,8 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
 
 def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
     for remedy in remedies:
-        yield Text(remedy.text.removeprefix("Or ")[:1].upper() + remedy.text.removeprefix("Or ")[1:])
+        text = remedy.text.removeprefix("Or ")
+        yield Text(text[:1].upper() + text[1:])
         for line in format_commands(remedy.commands, 4, width):
             yield Text(line, style="bold", no_wrap=True, overflow="ignore")
     if not remedies:
@@ -228,8 +236,9 @@ def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> 
     yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.removed_in}")
     yield Text(retired.title)
     yield Text("")
-    replacement = f" {' and '.join(rule.code for rule in replacements)} {'tell' if len(replacements) > 1 else 'tells'} it now."
-    yield Text(retired.reason + (replacement if replacements else " Nothing reports it now."))
+    codes = " and ".join(rule.code for rule in replacements)
+    replacement_note = f" {codes} {'tell' if len(replacements) > 1 else 'tells'} it now."
+    yield Text(retired.reason + (replacement_note if replacements else " Nothing reports it now."))
     yield Text("")
 
 
@@ -249,7 +258,7 @@ def _make_table(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
 
 
 def _render_prose(text: str) -> Iterable[RenderableType]:
-    """Yield the paragraphs of a text, which are wrapped again to the width of the terminal.
+    """Yield the paragraphs of a text. Rich wraps them to the width of the terminal.
 
     List entries and indented lines, which are commands, stay on lines of their own.
     """
@@ -275,9 +284,8 @@ def _join_lines(paragraph: str) -> list[str]:
     for line in paragraph.splitlines():
         is_list_entry = line.lstrip().startswith(("* ", "- "))
         is_command = line.startswith("    ")
-        is_continuation = (
-            bool(lines) and not is_list_entry and not is_command and not lines[-1].startswith("    ")
-        )
+        follows_command = bool(lines) and lines[-1].startswith("    ")
+        is_continuation = bool(lines) and not is_list_entry and not is_command and not follows_command
         if is_continuation:
             lines[-1] += " " + line.strip()
         else:

@@ -23,12 +23,13 @@ __all__ = [
 
 MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
 STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: ""}
+"""The style of the mark of each status."""
 SEVERITY_STATUS = {
     Severity.ERROR: Status.BAD,
     Severity.WARNING: Status.WARNING,
     Severity.INFO: Status.UNKNOWN,
 }
-"""The status whose mark and colour a severity has."""
+"""The status with whose mark and colour a finding is printed, by its severity."""
 
 
 def print_explanation(out: Page, finding: Finding) -> None:
@@ -62,7 +63,7 @@ def capitalize_remedy(text: str) -> str:
 
 
 def print_evidence(out: Page, evidence: Evidence) -> None:
-    """Print the source and the text of a piece of evidence after the label "Seen"."""
+    """Print the source and the text of evidence after the label "Seen"."""
     location = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(location)}: {clean_line(evidence.text)}"
     print_hanging(out, Text("  Seen  "), text)

@@ -57,7 +57,7 @@ def render_fix(
     `is_plan` says whether nothing has been changed yet, and `asks_next` whether the user is then asked to agree. With
     `quiet`, only the conclusion is printed. Unless `verbose` is set, the text is shortened to one screen.
     """
-    for level in range(1 if verbose or quiet else 4):
+    for level in range(1 if verbose or quiet else 4):  # shortened more and more, until it fits
         out = Page(width, coloured=colour)
         if not quiet:
             _print_details(out, result, is_plan=is_plan, verbose=verbose, level=level)
@@ -71,10 +71,10 @@ def render_fix(
 def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool, level: int) -> None:
     """Print the attempts and the remaining findings.
 
-    `level` says how much the text is shortened, from 0 (least) to 3 (most). With `verbose` it is not shortened.
+    `level` says how much the text is shortened, from 0 (least) to 3 (most). With `verbose`, it is not shortened.
     """
-    note = " (as activating it sets the variables)" if result.is_activated else ""
-    print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{note}"))
+    activation_note = " (as activating it sets the variables)" if result.is_activated else ""
+    print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{activation_note}"))
     for sentence in result.recovered:
         print_hanging(out, Text("  "), clean_line(sentence, limit=1000))
     max_attempts = len(result.attempts) if verbose or level < 2 else 3
@@ -82,7 +82,7 @@ def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool
         _print_attempt(
             out, attempt, verbose=verbose or is_plan, max_lines=None if verbose else (8, 4, 2, 1)[level]
         )
-    tried_findings = {
+    attempted_findings = {
         (attempt.candidate.finding.code, attempt.candidate.finding.title) for attempt in result.attempts
     }
     shown_unfixed = result.unfixed if verbose else result.unfixed[: (4, 2, 1, 0)[level]]
@@ -90,7 +90,7 @@ def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool
         _print_unfixed(
             out,
             unfixed,
-            tried=(unfixed.finding.code, unfixed.finding.title) in tried_findings,
+            was_attempted=(unfixed.finding.code, unfixed.finding.title) in attempted_findings,
             verbose=verbose,
             max_lines=None if verbose else (8, 4, 2, 1)[level],
         )
@@ -108,29 +108,29 @@ def _print_attempt(out: Page, attempt: Attempt, *, verbose: bool, max_lines: int
     _print_text(out, attempt.candidate.remedy.text, max_lines)
     if verbose or attempt.status is not FixStatus.FIXED:
         _print_commands(out, attempt.commands, max_lines)
-    result = {
+    result_text = {
         FixStatus.FIXED: f"Done: {attempt.changes} file{'s' * (attempt.changes != 1)} changed.",
         FixStatus.ROLLED_BACK: f"{attempt.detail} It was taken back.",
         FixStatus.FAILED: f"It failed and was taken back: {attempt.detail}",
         FixStatus.PLANNED: "",
     }[attempt.status]
-    if result:
-        print_hanging(out, Text("          "), clean_line(result, limit=1000))
+    if result_text:
+        print_hanging(out, Text("          "), clean_line(result_text, limit=1000))
 
 
-def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, max_lines: int | None) -> None:
-    """Print a finding that `fix` cannot fix, with the reason and one remedy, or all if `verbose` is set.
+def _print_unfixed(out: Page, unfixed: Unfixed, *, was_attempted: bool, verbose: bool, max_lines: int | None) -> None:
+    """Print a finding that `fix` cannot fix, with the reason and its first remedy, or all if `verbose` is set.
 
-    `tried` says whether `fix` has already tried its own remedies without success. They are then left out.
+    `was_attempted` says whether `fix` has tried its own remedies without success. They are then left out.
     """
     finding = unfixed.finding
-    remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
-    if tried and not remedies:
+    remedies = [remedy for remedy in finding.remedies if not (was_attempted and remedy.steps)]
+    if was_attempted and not remedies:
         return
     mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
     out.print()
     print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    reason = "What fix could do did not help. Decide what else to do:" if tried else unfixed.reason
+    reason = "What fix could do did not help. Decide what else to do:" if was_attempted else unfixed.reason
     print_hanging(out, Text("          "), clean_line(reason, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
         _print_text(out, remedy.text, max_lines)
@@ -150,7 +150,7 @@ def _print_text(out: Page, text: str, max_lines: int | None) -> None:
 
 
 def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -> None:
-    """Print the commands that fit in `max_lines` lines, at least one. None means all. No command is cut."""
+    """Print the commands that fit in `max_lines` lines, but at least one. None means all. No command is cut."""
     if max_lines is None:
         print_commands(out, commands, 12)
         return
@@ -166,7 +166,7 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
         if not is_script_line:
             print_commands(out, lines, 12, with_continuations=True)
             continue
-        for line in lines:  # lines to add to a script or to remove from it, not commands
+        for line in lines:  # a line to add to a script or to remove from it, not a command
             print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
     if len(shown_commands) < len(commands):
         out.print(
@@ -177,8 +177,8 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
 def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next: bool) -> None:
     """Print the verdict, and how to apply the plan or to undo the changes."""
     after = result.after
-    usable = after.verdict.gpu_usable
-    mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
+    is_usable = after.verdict.gpu_usable
+    mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[is_usable]
     if is_plan:
         count = len(result.attempts)
         text = (
@@ -233,6 +233,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
 
 def _print_command(out: Page, text: str, command: str) -> None:
     """Print a text and a command on one line, so that the command can be copied."""
+    # A newline in a path would split the command, so it is made visible.
     line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="bold")
     out.print(line, wrap=False)
 

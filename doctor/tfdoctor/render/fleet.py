@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "format_cell", "format_state", "make_fleet_json", "redact_fleet", "render_fleet"]
 
 MAX_FINDINGS, MAX_GROUPS = 4, 5
-"""The largest number of findings, and that of groups, that are listed without -v."""
+"""The largest numbers of findings and of groups that are listed without -v."""
 COLUMNS = {
     "driver": ("driver",),
     "kernel": ("kernel",),
@@ -38,27 +38,28 @@ COLUMNS = {
 """The areas that each column of the grid covers, by the header of the column."""
 STATE_TEXTS = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
 """The word for each state of a host."""
+STATE_MARKS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
+"""The mark and the style of each text that a group can have as its state."""
 DRIVER_KEY = ("driver", "NVIDIA driver")
 """The area and the name of the driver version."""
-STATE_MARKS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
 
 
-def format_state(item: Group | FleetHost) -> str:
+def format_state(group_or_host: Group | FleetHost) -> str:
     """Return the word for the state of a group or a host, such as "used"."""
-    return "unknown" if item.unknown else STATE_TEXTS[item.state]
+    return "unknown" if group_or_host.unknown else STATE_TEXTS[group_or_host.state]
 
 
 def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
     """Return the summary, the findings, and a grid that compares the groups of hosts."""
     out = Page(width, coloured=colour)
-    worst = max((finding.severity for finding in fleet.findings), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    worst_severity = max((finding.severity for finding in fleet.findings), default=None)
+    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, fleet.summary, style="bold")
     shown_findings = fleet.findings if verbose else fleet.findings[:MAX_FINDINGS]
     if shown_findings:
         out.print()
     for finding in shown_findings:
-        _print_finding(out, finding, whole=verbose)
+        _print_finding(out, finding, complete=verbose)
     if len(fleet.findings) > len(shown_findings):
         out.print(Text(f"  and {len(fleet.findings) - len(shown_findings)} more findings: -v"))
     if fleet.groups:
@@ -68,9 +69,9 @@ def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour
         out.print()
         print_hanging(out, Text("  1 has  "), clean_line(common_text, limit=600))
     if fleet.aside:
-        plural = fleet.aside > 1
+        is_plural = fleet.aside > 1
         out.print(
-            Text(f"  {fleet.aside} file{'s' * plural} of the folder {'are' if plural else 'is'} no result.")
+            Text(f"  {fleet.aside} file{'s' * is_plural} of the folder {'are' if is_plural else 'is'} no result.")
         )
     return out.text
 
@@ -79,7 +80,7 @@ def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
     """Return the result with secrets, users and addresses replaced. The host names are not redacted."""
     for group in fleet.groups:
         for (area, _), values in group.differs.items():
-            if area not in ("variables", "paths"):
+            if area not in ("variables", "paths"):  # the others contain versions that look like addresses
                 redactor.learn_version(" ".join(values))
     texts = [
         *(text for item in fleet.findings for text in (item.message, item.fix)),
@@ -108,14 +109,14 @@ def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
     )
 
 
-def _print_finding(out: Page, finding: FleetFinding, *, whole: bool) -> None:
-    names = ", ".join(finding.hosts) if whole else join_hosts(finding.hosts)
+def _print_finding(out: Page, finding: FleetFinding, *, complete: bool) -> None:
+    host_names = ", ".join(finding.hosts) if complete else join_hosts(finding.hosts)
     status_mark = Text("  ") + format_mark(SEVERITY_STATUS[finding.severity])
     text = (
-        f"{clean_line(names, limit=4000)}: {clean_line(finding.message, limit=600)} [{FLEET[finding.name]}]"
+        f"{clean_line(host_names, limit=4000)}: {clean_line(finding.message, limit=600)} [{FLEET[finding.name]}]"
     )
     print_hanging(out, status_mark, text)
-    if finding.fix and (whole or finding.severity is Severity.ERROR):
+    if finding.fix and (complete or finding.severity is Severity.ERROR):
         print_hanging(out, Text("      Do    "), clean_line(finding.fix))
 
 
@@ -126,36 +127,36 @@ def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     """
     other_groups = sorted(groups[1:], key=lambda group: group.state == "ok")
     shown_groups = [groups[0], *other_groups] if verbose else [groups[0], *other_groups][:MAX_GROUPS]
-    domain = _find_common_domain([group.hosts[0] for group in groups])
-    name_width = max(5, *(count_columns(_format_group(group, domain)) for group in shown_groups))
+    common_domain = _find_common_domain([group.hosts[0] for group in groups])
+    name_width = max(5, *(count_columns(_format_group(group, common_domain)) for group in shown_groups))
     # Indents, the number of hosts and the state take 22 columns.
     name_width = min(name_width, max(8, out.width - 22 - sum(len(column) + 1 for column in COLUMNS)))
     header = " ".join(COLUMNS)
     out.print(Text(f"  {'hosts':>6}  {'such as':{name_width}}  GPUs      {header}"), wrap=False)
     for group in shown_groups:
         cells = " ".join(f"{format_cell(group, column):^{len(column)}}" for column in COLUMNS)
-        sign, style = STATE_MARKS[format_state(group)]
-        name = truncate_text(_format_group(group, domain), name_width)
+        mark, style = STATE_MARKS[format_state(group)]
+        name = truncate_text(_format_group(group, common_domain), name_width)
         line = Text(f"  {len(group.hosts):>6,}  {name}{' ' * (name_width - count_columns(name))}  ") + Text(
-            sign, style=style
+            mark, style=style
         )
         out.print(line + Text(f" {format_state(group):<8}{cells}"), wrap=False)
-    hidden_groups = len(groups) - len(shown_groups)
-    if hidden_groups > 0:
-        hosts = sum(len(group.hosts) for group in groups) - sum(len(group.hosts) for group in shown_groups)
-        out.print(Text(f"  {hosts:>6,}  in {hidden_groups:,} more kinds: -v"))
+    hidden_group_count = len(groups) - len(shown_groups)
+    if hidden_group_count > 0:
+        hidden_host_count = sum(len(group.hosts) for group in groups) - sum(len(group.hosts) for group in shown_groups)
+        out.print(Text(f"  {hidden_host_count:>6,}  in {hidden_group_count:,} more kinds: -v"))
 
 
 def _format_group(group: Group, domain: str) -> str:
     return f"{group.number} {clean_line(group.hosts[0].removesuffix(domain), limit=60)}"
 
 
-def _find_common_domain(names: Sequence[str]) -> str:
+def _find_common_domain(host_names: Sequence[str]) -> str:
     """Return the domain that all host names share, such as ".cluster.example.org", or "" if there is none."""
-    if any(name.replace(".", "").isdecimal() for name in names):  # IP addresses have no domain
+    if any(host_name.replace(".", "").isdecimal() for host_name in host_names):  # IP addresses have no domain
         return ""
-    shared = {name.partition(".")[1] + name.partition(".")[2] for name in names}
-    return shared.pop() if len(shared) == 1 else ""
+    domains = {host_name.partition(".")[1] + host_name.partition(".")[2] for host_name in host_names}
+    return domains.pop() if len(domains) == 1 else ""
 
 
 def format_cell(group: Group, column: str) -> str:
@@ -210,14 +211,14 @@ def make_fleet_json(fleet: Fleet) -> dict[str, Any]:
 
 def _list_differences(group: Group) -> dict[str, str]:
     """Return the values that differ from group 1, by name. Ambiguous names are preceded by their area."""
-    names = [name for _, name in group.differs]
-    values = {}
+    all_names = [name for _, name in group.differs]
+    value_by_label = {}
     for (area, name), (value, _) in sorted(
         group.differs.items(), key=lambda item: _get_area_index(item[0][0])
     ):
         label = "driver" if (area, name) == DRIVER_KEY else name
-        values[f"{area}: {label}" if names.count(name) > 1 else label] = value
-    return values
+        value_by_label[f"{area}: {label}" if all_names.count(name) > 1 else label] = value
+    return value_by_label
 
 
 def _get_area_index(area: str) -> int:

@@ -40,7 +40,7 @@ def render_dry_run(
 ) -> str:
     """Return the plan and its commands. Unless `complete` is set, the text is shortened to one screen.
 
-    `commands` has (purpose, arguments) for each command.
+    `commands` contains (purpose, arguments) for each command.
     """
     for with_commands in (True, False):
         out = Page(width, coloured=colour)
@@ -66,7 +66,7 @@ def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, wi
     """Print the purpose of each step and, if `with_commands` is set, its commands."""
     last_purpose = ""
     for purpose, arguments in commands:
-        if purpose != last_purpose:
+        if purpose != last_purpose:  # consecutive commands can have the same purpose
             print_hanging(out, Text("  # "), clean_line(purpose))
         last_purpose = purpose
         if with_commands:
@@ -80,19 +80,19 @@ def render_installed(
 
     `is_correct` says whether the environment itself is correct, even if the machine cannot use its GPU.
     """
-    quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
-    text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
-    if is_correct and not usable and report.observed is None and not verbose:
-        return f"{text}The environment is right. {_describe_problem(report)}\nMore:       tfdoctor check --python {quoted}\n"
-    is_short = is_correct and usable and not verbose
-    typed = f"tfdoctor check --python {quoted}"
+    quoted_folder, is_usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
+    check_command = f"tfdoctor check --python {quoted_folder}"
+    text = f"Use it:     . {quoted_folder}/bin/activate\nRemove it:  rm -r {quoted_folder}\n\n"
+    if is_correct and not is_usable and report.observed is None and not verbose:
+        return f"{text}The environment is right. {_describe_problem(report)}\nMore:       {check_command}\n"
+    is_short = is_correct and is_usable and not verbose
     text += render_report(
-        report, verbose=verbose, quiet=is_short, check_command=typed, width=width, colour=colour
+        report, verbose=verbose, quiet=is_short, check_command=check_command, width=width, colour=colour
     )
     warnings = [warning for warning in report.findings if warning.severity is Severity.WARNING]
     if is_short and warnings:
         text += "".join(f"Note:       {clean_line(warning.title)} [{warning.code}]\n" for warning in warnings)
-        text += f"More:       tfdoctor check --python {quoted}    tfdoctor fix --python {quoted} --dry-run\n"
+        text += f"More:       {check_command}    tfdoctor fix --python {quoted_folder} --dry-run\n"
     return text
 
 
@@ -118,8 +118,8 @@ def make_install_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor install --json` prints.
 
-    `environment` is None if nothing was installed (--dry-run). `room` has (folder, uses of the space, bytes needed,
-    bytes free) for each disk, and is None if the space was not checked.
+    `environment` is None if nothing was installed (--dry-run). `room` contains (folder, uses of the space, bytes needed,
+    bytes free) for each disk. It is None if the space was not checked.
     """
     return {
         "schema_version": 1,
@@ -154,8 +154,9 @@ def make_resolution_json(
 ) -> dict[str, Any]:
     """Return the JSON of the resolution of the user's requirements.
 
-    `changes` has (name, locked version, chosen version) for each package whose version is not the locked one. The
-    version None means that the package is not installed. `why` is the reason why nothing was resolved.
+    `changes` contains (name, locked version, chosen version) for each package whose version is not the locked version.
+    The version None means that the package is not installed. `tried` says whether a resolution was attempted. If
+    nothing was resolved, `why` is the reason.
     """
     rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
     return {"tried": tried, "why": why, "changes": rows}

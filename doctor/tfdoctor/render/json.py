@@ -25,9 +25,9 @@ def format_json(value: Any) -> str:
     reject them.
     """
     text = json.dumps(value, indent=2)
-    if "\\ud" not in text:
+    if "\\ud" not in text:  # the first digits of every escaped surrogate
         return text + "\n"
-    repaired = (
+    repaired = (  # UTF-16 joins paired surrogates and replaces the others
         json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     )
     return json.dumps(json.loads(repaired), indent=2) + "\n"

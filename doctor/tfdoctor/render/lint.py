@@ -24,29 +24,30 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "make_lint_json", "render_lint"]
 
-_STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
+_COLOUR_CODES = {Severity.ERROR: "31", Severity.WARNING: "33"}
+"""The terminal code of the colour of each severity."""
 
 
 def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) -> str:
     """Return the location, the message and the source line of each problem, followed by a summary."""
-    out: list[str] = []
+    lines: list[str] = []
     for problem in result.problems:
-        code = f"\x1b[{_STYLES.get(problem.severity, '33')}m{problem.code}\x1b[0m" if colour else problem.code
-        out.append(
+        code = f"\x1b[{_COLOUR_CODES.get(problem.severity, '33')}m{problem.code}\x1b[0m" if colour else problem.code
+        lines.append(
             f"{_format_location(problem)}: {code} {problem.name}: {clean_line(problem.message, limit=1000)}"
         )
-        source, caret = _fit_line(problem, width)
-        if source:
-            number = str(problem.line)
-            out.append(f"  {number} | {source}")
-            out.append(f"  {' ' * len(number)} | {' ' * caret}^")
-        out.append("")
-    out += [
+        source_part, caret_offset = _fit_line(problem, width)
+        if source_part:
+            line_number = str(problem.line)
+            lines.append(f"  {line_number} | {source_part}")
+            lines.append(f"  {' ' * len(line_number)} | {' ' * caret_offset}^")
+        lines.append("")
+    lines += [
         f"{clean_line(unreadable.path)}: not judged as a whole: {clean_line(unreadable.message)}"
         for unreadable in result.unreadable
     ]
-    out.append(_summarize(result))
-    return "\n".join(out) + "\n"
+    lines.append(_summarize(result))
+    return "\n".join(lines) + "\n"
 
 
 def _format_location(problem: LintProblem) -> str:
@@ -58,26 +59,26 @@ def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
     """Return the part of the source line that fits into `width` columns, and the offset of the caret."""
     source = clean(problem.source.replace("\t", " "), limit=10_000).replace("\n", " ")
     indent = len(source) - len(source.lstrip())
-    column = max(problem.column - 1, 0)
+    caret_index = max(problem.column - 1, 0)
     # Leave space for the line number, and do not cut the line too short on a narrow terminal.
     max_chars = max(width - 10, 30)
-    start = min(indent, column)
-    if column - start > max_chars - 10:
-        start = column - max_chars // 2  # the caret is in the middle
-    return source[start : start + max_chars].rstrip(), count_columns(source[start:column])
+    start = min(indent, caret_index)
+    if caret_index - start > max_chars - 10:
+        start = caret_index - max_chars // 2  # the caret is in the middle
+    return source[start : start + max_chars].rstrip(), count_columns(source[start:caret_index])
 
 
 def _summarize(result: LintResult) -> str:
     """Return a sentence with the numbers of files, problems and possible fixes."""
-    files = f"{result.files:,} file{'s' if result.files != 1 else ''}"
+    files_text = f"{result.files:,} file{'s' if result.files != 1 else ''}"
     if not result.problems:
-        text = f"No problems found in {files}."
+        text = f"No problems found in {files_text}."
     else:
-        count = len(result.problems)
-        text = f"{count:,} finding{'s' if count != 1 else ''} in {files}."
-        fixes = sum(problem.fix is not None and problem.fix.is_safe for problem in result.problems)
-        if fixes:
-            text += f" --fix corrects {fixes:,} of them." if count > 1 else " --fix corrects it."
+        problem_count = len(result.problems)
+        text = f"{problem_count:,} finding{'s' if problem_count != 1 else ''} in {files_text}."
+        safe_fix_count = sum(problem.fix is not None and problem.fix.is_safe for problem in result.problems)
+        if safe_fix_count:
+            text += f" --fix corrects {safe_fix_count:,} of them." if problem_count > 1 else " --fix corrects it."
         text += f" What one means: tfdoctor explain {result.problems[0].code}"
     if result.unreadable:
         unreadable_count = len(result.unreadable)
@@ -147,8 +148,8 @@ def _format_github(result: LintResult, **_options: Any) -> str:
         level = "error" if problem.severity is Severity.ERROR else "warning"
         lines.append(f"::{level} {location},title={title}::{_escape_message(cell + problem.message)}")
     lines += [
-        f"::warning file={_escape_property(problem.path)}::{_escape_message(problem.message)}"
-        for problem in result.unreadable
+        f"::warning file={_escape_property(unreadable.path)}::{_escape_message(unreadable.message)}"
+        for unreadable in result.unreadable
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -157,22 +158,24 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
     """Return the problems as SARIF 2.1.0."""
     import tfdoctor
 
-    rules = {item.code: item.name for item in result.problems}
+    name_by_code = {problem.code: problem.name for problem in result.problems}
     results = []
-    for item in result.problems:
+    for problem in result.problems:
         region = (
-            {"startLine": item.line, "startColumn": item.column} if item.cell is None else {"startLine": 1}
+            {"startLine": problem.line, "startColumn": problem.column}
+            if problem.cell is None
+            else {"startLine": 1}  # SARIF cannot refer to lines of notebook cells
         )
-        cell = f" (cell {item.cell}, line {item.line})" if item.cell is not None else ""
+        cell = f" (cell {problem.cell}, line {problem.line})" if problem.cell is not None else ""
         results.append(
             {
-                "ruleId": item.code,
-                "level": "error" if item.severity is Severity.ERROR else "warning",
-                "message": {"text": f"{item.message}{cell}"},
+                "ruleId": problem.code,
+                "level": "error" if problem.severity is Severity.ERROR else "warning",
+                "message": {"text": f"{problem.message}{cell}"},
                 "locations": [
                     {
                         "physicalLocation": {
-                            "artifactLocation": {"uri": quote(os.fsencode(PurePath(item.path).as_posix()))},
+                            "artifactLocation": {"uri": quote(os.fsencode(PurePath(problem.path).as_posix()))},
                             "region": region,
                         }
                     }
@@ -180,13 +183,13 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
             }
         )
     notes = [
-        {"level": "warning", "message": {"text": f"{item.path}: {item.message}"}}
-        for item in result.unreadable
+        {"level": "warning", "message": {"text": f"{unreadable.path}: {unreadable.message}"}}
+        for unreadable in result.unreadable
     ]
     driver = {
         "name": "tfdoctor",
         "version": tfdoctor.__version__,
-        "rules": [{"id": code, "name": rules[code]} for code in sorted(rules)],
+        "rules": [{"id": code, "name": name_by_code[code]} for code in sorted(name_by_code)],
     }
     invocation = {"executionSuccessful": True, "toolExecutionNotifications": notes}
     run = {
@@ -200,14 +203,14 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
 
 
 def _format_junit(result: LintResult, **_options: Any) -> str:
-    """Return the problems as JUnit XML, with a failed test case for each."""
-    count = len(result.problems)
-    tests = max(count, 1)
+    """Return JUnit XML with a failed test case for each problem."""
+    problem_count = len(result.problems)
+    test_count = max(problem_count, 1)
     # A run without problems is reported as one passed test.
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites tests="{tests}" failures="{count}">',
-        f'<testsuite name="tfdoctor lint" tests="{tests}" failures="{count}" errors="0" skipped="0">',
+        f'<testsuites tests="{test_count}" failures="{problem_count}">',
+        f'<testsuite name="tfdoctor lint" tests="{test_count}" failures="{problem_count}" errors="0" skipped="0">',
     ]
     for problem in result.problems:
         details = f"{_format_location(problem)}: {problem.message}\n{problem.source}"
@@ -217,7 +220,7 @@ def _format_junit(result: LintResult, **_options: Any) -> str:
             f"<failure type={quote_attribute(problem.name)} message={quote_attribute(problem.message)}>"
             f"{escape_element(details)}</failure></testcase>"
         )
-    if not count:
+    if not problem_count:
         lines.append('<testcase classname="tfdoctor.lint" name="lint"/>')
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 

@@ -89,6 +89,7 @@ def _print_explanation(out: Page, finding: Finding) -> None:
 
 
 def _print_note(out: Page, finding: Finding) -> None:
+    """Print a finding that is not the root cause, without its remedies."""
     out.print()
     print_hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
     for evidence in finding.evidence:

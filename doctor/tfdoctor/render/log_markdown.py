@@ -29,7 +29,10 @@ MAX_PROCESSES = 40
 """The largest number of processes in the table. The JSON contains all of them."""
 
 _HOST_LIKE_LABEL = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
-"""Matches a process label that may be the name of a pod, container or machine, but not "rank 1" or "trainer"."""
+"""Matches a process label that may be the name of a pod, container or machine, such as "trainer-0/main".
+
+It does not match "rank 1" or "trainer", because a name must contain a digit or one of the characters "./_-".
+"""
 
 
 def make_log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
@@ -58,7 +61,7 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
 
 
 def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:
-    """Clean each text that the Markdown contains, and replace it with the result of `change`."""
+    """Return the report with each text that the Markdown contains cleaned and replaced by the result of `change`."""
 
     def change_line(text: str) -> str:
         return change(clean_line(text, limit=MAX_TEXT_CHARS))
@@ -96,11 +99,11 @@ def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport
 
 def _format_report(report: LogReport) -> str:
     version = report.tensorflow_version or report.era or "not known"
-    registered = {True: "yes", False: "no", None: "the log does not say"}[report.gpu_registered]
+    registered_text = {True: "yes", False: "no", None: "the log does not say"}[report.gpu_registered]
     rows = [
         ("cause", format_code_span(report.cause.value)),
         ("TensorFlow", escape_prose(version)),
-        ("GPU registered", registered),
+        ("GPU registered", registered_text),
     ]
     if report.missing_libraries:
         rows.append(("missing", ", ".join(format_code_span(name) for name in report.missing_libraries)))
@@ -122,9 +125,9 @@ def _format_report(report: LogReport) -> str:
                     (escape_prose(process.label), cause, escape_prose(process.summary, MAX_TEXT_CHARS))
                 )
             )
-        hidden_processes = len(report.processes) - MAX_PROCESSES + report.more_processes
-        if hidden_processes > 0:
-            lines.append(format_table_row((f"and {hidden_processes} more", "", "")))
+        hidden_process_count = len(report.processes) - MAX_PROCESSES + report.more_processes
+        if hidden_process_count > 0:
+            lines.append(format_table_row((f"and {hidden_process_count} more", "", "")))
     for finding in report.findings:
         lines += ["", *_format_finding(finding)]
     lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.lines} lines</sub>", ""]

@@ -37,16 +37,18 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_log", "format_device", "format_process", "print_log_verdict", "render_log_screen"]
 
-PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
+MESSAGE_PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """Matches the time stamp and the source location before a message, up to "dso_loader.cc:64] "."""
 NO_SUCH_FILE = re.compile(
     r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
 )
 """Matches the end of a message about a library that was not found."""
-LABELS = {HARMLESS: "Harmless", MISLEADING: "Easily misread"}
-"""The label of a note, by the code of its finding."""
 SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 """Matches the name and the value of LD_LIBRARY_PATH at the end of a message about a missing library."""
+NOTE_LABELS = {HARMLESS: "Harmless", MISLEADING: "Easily misread"}
+"""The label of a note, by the code of its finding."""
+MAX_FOLDERS = 3
+"""The largest number of folders of a search path that are printed."""
 
 
 def render_log_screen(
@@ -61,7 +63,7 @@ def render_log_screen(
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
         _print_report(out, report, level)
-        if out.height <= max_lines - heading:
+        if out.height <= max_lines - heading:  # True counts as one line
             break
     return out.text
 
@@ -69,7 +71,8 @@ def render_log_screen(
 def _print_report(out: Page, report: LogReport, level: int) -> None:
     """Print the report, shortened to a level.
 
-    Level 0 shortens least; each higher level leaves out more of the less important text.
+    Level 0 shortens least. Each higher level leaves out more of the less important text. In tuples with six items, the
+    item of the level is the largest number of processes, lines or remedies.
     """
     root = report.root
     print_log_verdict(out, report)
@@ -90,17 +93,17 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
             shorten_text(clean_line(root.explanation, limit=3000), out.width - LABEL_COLUMNS, max_lines),
         )
         out.print()
-        first_with_commands = next((number for number, item in enumerate(root.remedies) if item.commands), 0)
-        max_remedies = max((4, 3, 3, 2, 1, 1)[level], first_with_commands + 1)
-        for number, remedy in enumerate(root.remedies[:max_remedies]):
-            _print_remedy(out, remedy, "Or" if number else "Do", main=number == first_with_commands)
+        main_index = next((index for index, remedy in enumerate(root.remedies) if remedy.commands), 0)
+        max_remedies = max((4, 3, 3, 2, 1, 1)[level], main_index + 1)
+        for remedy_index, remedy in enumerate(root.remedies[:max_remedies]):
+            _print_remedy(out, remedy, "Or" if remedy_index else "Do", is_main=remedy_index == main_index)
     out.print()
     notes = [item for item in report.findings if item is not root]
     for note in notes:
         if level >= 3 and note.code != MISLEADING and note.severity < Severity.ERROR:
             continue
         error_label = f"Also: {clean_line(note.title)}" if note.severity >= Severity.ERROR else note.title
-        text = f"{LABELS.get(note.code, error_label)}: {clean_line(note.explanation, limit=2000)}"
+        text = f"{NOTE_LABELS.get(note.code, error_label)}: {clean_line(note.explanation, limit=2000)}"
         print_hanging(out, Text(""), shorten_text(text, out.width, 2 if level == 0 else 1))
         if note.severity >= Severity.ERROR and note.remedies:
             print_commands(out, note.remedies[0].commands[:1], LABEL_COLUMNS)
@@ -170,9 +173,9 @@ def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
     for process in report.processes[:max_processes]:
         mark, style, text = format_process(process)
         print_hanging(out, Text(f"  {mark} ", style=style), text)
-    hidden_processes = len(report.processes) - max_processes + report.more_processes
-    if hidden_processes > 0:
-        out.print(Text(f"    and {format_count(hidden_processes, 'more process', 'more processes')} (-v)"))
+    hidden_process_count = len(report.processes) - max_processes + report.more_processes
+    if hidden_process_count > 0:
+        out.print(Text(f"    and {format_count(hidden_process_count, 'more process', 'more processes')} (-v)"))
 
 
 def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, screen_lines: int) -> None:
@@ -185,49 +188,52 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
     variable_by_path: dict[str, str] = {}
     line_count = 0
     for item in evidence:
-        text = PREFIX.sub("", clean_line(item.text, limit=4000))
+        text = MESSAGE_PREFIX.sub("", clean_line(item.text, limit=4000))
         match = SEARCH_PATH.search(text)
         if match is not None:
             variable_by_path.setdefault(match[2], match[1])
             text = text[: match.start()]
         text = NO_SUCH_FILE.sub(": no such file", text)
         if line_count < max_lines:
-            number = f"  {item.line or '':>{number_width}} │ "
-            columns = max(out.width - len(number), 12)
+            number_label = f"  {item.line or '':>{number_width}} │ "
+            columns = max(out.width - len(number_label), 12)
             # Wrapping between words leaves some columns of each line but the last unused.
             print_hanging(
-                out, Text(number), truncate_text(text, screen_lines * columns - 8 * (screen_lines - 1))
+                out, Text(number_label), truncate_text(text, screen_lines * columns - 8 * (screen_lines - 1))
             )
         line_count += 1
     if line_count > max_lines:
         out.print(
             Text(f"  {'':{number_width}} │ and {format_count(line_count - max_lines, 'more line')} (-v)")
         )
-    for path, name in list(variable_by_path.items())[:1]:
-        label, folders = Text(f"  {'':{number_width}} │ "), [item for item in path.strip().split(":") if item]
+    for path, variable in list(variable_by_path.items())[:1]:
+        label = Text(f"  {'':{number_width}} │ ")
+        folders = [folder for folder in path.strip().split(":") if folder]
         if not folders:
-            print_hanging(out, label, f"{name} was empty")
+            print_hanging(out, label, f"{variable} was empty")
             continue
-        folder_text = join_words([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
+        folder_text = join_words(
+            [*folders[:MAX_FOLDERS], *([f"{len(folders) - MAX_FOLDERS} more"] if len(folders) > MAX_FOLDERS else [])]
+        )
         print_hanging(
-            out, label, shorten_text(f"searched by {name}: {folder_text}", max(out.width - len(label), 12), 2)
+            out, label, shorten_text(f"searched by {variable}: {folder_text}", max(out.width - len(label), 12), 2)
         )
 
 
-def _print_remedy(out: Page, remedy: Remedy, label: str, *, main: bool) -> None:
-    """Print a remedy. `main` says whether it is the first remedy with commands, which most users follow."""
+def _print_remedy(out: Page, remedy: Remedy, label: str, *, is_main: bool) -> None:
+    """Print a remedy. `is_main` says whether it is the first remedy with commands, which most users follow."""
     print_labelled(out, label, shorten_text(capitalize_remedy(remedy.text), out.width - LABEL_COLUMNS, 2))
-    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if main else "", with_continuations=True)
-    if main and (undo_text := describe_undo_with_root_note(remedy)):
+    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if is_main else "", with_continuations=True)
+    if is_main and (undo_text := describe_undo_with_root_note(remedy)):
         print_labelled(out, "", undo_text)
-    if main and needs_root(remedy):
+    if is_main and needs_root(remedy):
         print_labelled(out, "No root?", ROOT_NOTE)
 
 
 def _print_footer(out: Page, report: LogReport, max_remedies: int) -> None:
     root = report.root
-    hidden_remedies = len(root.remedies) - max_remedies if root is not None else 0
-    extras = [format_count(hidden_remedies, "other way")] if hidden_remedies > 0 else []
+    hidden_remedy_count = len(root.remedies) - max_remedies if root is not None else 0
+    hidden_parts = [format_count(hidden_remedy_count, "other way")] if hidden_remedy_count > 0 else []
     out.print(Text(describe_log(report) if report.bytes else "The log is empty."))
     explain_commands = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
-    print_more_commands(out, "More", [*explain_commands, ("-v", join_words([*extras, "all evidence"]))])
+    print_more_commands(out, "More", [*explain_commands, ("-v", join_words([*hidden_parts, "all evidence"]))])

@@ -21,7 +21,7 @@ from tfdoctor.render.paragraphs import (
     print_hanging,
     shorten_text,
 )
-from tfdoctor.render.paragraphs import Text as Line
+from tfdoctor.render.paragraphs import Text as Line  # Rich's Text is used for tables
 from tfdoctor.render.screen import format_count, print_more_commands
 from tfdoctor.render.tables import get_text, make_console
 from tfdoctor.text import clean_line, join_words
@@ -47,7 +47,7 @@ MARKS = {
     "warning": (Text("! ", style="yellow"), "!"),
     "info": (Text("– "), "–"),
 }
-"""The mark of each severity: styled text for Rich, and plain text."""
+"""(styled mark for Rich, plain mark) for each severity."""
 SEVERITY_ORDER = ("error", "warning", "info")
 """The severities, the most serious first."""
 CODE_TEXTS = {
@@ -58,6 +58,25 @@ CODE_TEXTS = {
     "none": "no",
 }
 """The text for each kind of code for the requested GPU that a release can have."""
+MIN_LISTED_MINORS = 3
+"""The number of minor releases in the overview that are not left out, even if the text does not fit on one screen."""
+MAX_TABLE_ROWS = 13
+"""The number of table rows that fit on one screen."""
+SCREEN_REQUIREMENTS = ("Python", "Driver", "CUDA", "GPUs")
+"""The requirements that the one-screen sheet lists."""
+SHORTENING_LEVELS = (
+    (6, 2, SCREEN_REQUIREMENTS),
+    (5, 2, SCREEN_REQUIREMENTS),
+    (4, 1, SCREEN_REQUIREMENTS),
+    (3, 1, SCREEN_REQUIREMENTS),
+    (2, 1, SCREEN_REQUIREMENTS),
+    (1, 1, SCREEN_REQUIREMENTS),
+    (1, 1, SCREEN_REQUIREMENTS[:3]),
+)
+"""The levels of shortening: (largest number of problems, largest number of lines of a requirement, requirements).
+
+Each level leaves out more than the one before it.
+"""
 
 
 def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
@@ -73,7 +92,7 @@ def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None)
     }
     if sheet is not None:
         document["install"] = [
-            {"text": step.text, "commands": list(step.commands)} for step in sheet.remedies
+            {"text": remedy.text, "commands": list(remedy.commands)} for remedy in sheet.remedies
         ]
     return document
 
@@ -89,10 +108,6 @@ def make_gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- many releases
 
 
-MAX_TABLE_ROWS = 13
-"""The number of table rows that fit on one screen."""
-
-
 def render_rows(
     rows: Sequence[MatrixRow],
     *,
@@ -105,49 +120,49 @@ def render_rows(
 ) -> str:
     """Return the rows as a table, newest first. Consecutive releases with equal values share a line.
 
-    `windows` selects the values for Windows instead of Linux. With `newest`, the table has only the rows that fit
-    on one screen, followed by the command that lists the older ones.
+    `windows` selects the values for Windows instead of Linux. With `newest`, the table contains only the newest rows, as
+    many as fit on one screen, followed by the command that lists the older rows.
     """
     out = make_console(width, coloured=colour)
     groups = group_rows(rows)
-    with_gpu = [group for group in groups if _has_gpu(group, windows)]
-    without_gpu = [group for group in groups if not _has_gpu(group, windows)]
-    older = with_gpu[MAX_TABLE_ROWS:] if newest else []
-    if older:
-        with_gpu, without_gpu = with_gpu[:MAX_TABLE_ROWS], []
+    gpu_groups = [group for group in groups if _has_gpu(group, windows)]
+    other_groups = [group for group in groups if not _has_gpu(group, windows)]
+    older_groups = gpu_groups[MAX_TABLE_ROWS:] if newest else []
+    if older_groups:
+        gpu_groups, other_groups = gpu_groups[:MAX_TABLE_ROWS], []
     gpu_requested = any(row.code is not None for row in rows)
     if note:
         out.print(Text(note))
         out.print()
-    if with_gpu:
+    if gpu_groups:
         if width < MIN_TABLE_COLUMNS:
-            _print_paragraphs(out, with_gpu, gpu_requested=gpu_requested, windows=windows)
+            _print_paragraphs(out, gpu_groups, gpu_requested=gpu_requested, windows=windows)
         else:
             out.print(
                 _make_table(
-                    with_gpu,
+                    gpu_groups,
                     gpu_requested=gpu_requested,
                     windows=windows,
                     wide=width >= MIN_WIDE_TABLE_COLUMNS,
                 )
             )
-    if without_gpu:
-        if with_gpu:
+    if other_groups:
+        if gpu_groups:
             out.print()
         system_text = " on Windows" if windows else ""
         heading = Text(f"Without GPU code{system_text}: ", style="bold")
-        out.print(heading.append_text(Text(_format_packages(without_gpu), style="")))
+        out.print(heading.append_text(Text(_format_packages(other_groups), style="")))
     out.print()
     _print_legend(
         out,
-        with_gpu,
+        gpu_groups,
         gpu_requested=gpu_requested,
         wide=not MIN_TABLE_COLUMNS <= width < MIN_WIDE_TABLE_COLUMNS,
     )
     count_text = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
     out.print(Text(f"{count_text} `tfdoctor matrix --tf VERSION` shows one."))
-    if older:
-        older_range = f"{older[0].versions[0]} to {older[-1].versions[-1]}"
+    if older_groups:
+        older_range = f"{older_groups[0].versions[0]} to {older_groups[-1].versions[-1]}"
         out.print(Text(f"The older ones, {older_range}: `tfdoctor matrix --all`."))
     return get_text(out)
 
@@ -161,10 +176,9 @@ def render_overview(
     """
     out = Page(width, coloured=colour)
     shown_minors = list(minors)
-    # At least three minor releases are always listed.
     while True:
         _print_minors(out, shown_minors, minors, releases, as_of)
-        if out.height <= SCREEN_LINES or len(shown_minors) < 4:
+        if out.height <= SCREEN_LINES or len(shown_minors) <= MIN_LISTED_MINORS:
             return out.text
         shown_minors.pop()
         out = Page(width, coloured=colour)
@@ -198,13 +212,13 @@ def _print_minors(
             out.print(Line(cells, style="" if number else "bold"), wrap=False)
     out.print()
     legend = {"+": "+ compiled at first use", "*": "* fail in part"}
-    newer = [
-        text_of_sign
-        for sign, text_of_sign in legend.items()
-        if any(minor.newer == sign for minor in shown_minors)
+    used_entries = [
+        entry for sign, entry in legend.items() if any(minor.newer == sign for minor in shown_minors)
     ]
     print_hanging(
-        out, Line("cards: "), "with machine code" + (f"; newer ones: {', '.join(newer)}" if newer else "")
+        out,
+        Line("cards: "),
+        "with machine code" + (f"; newer ones: {', '.join(used_entries)}" if used_entries else ""),
     )
     if any(minor.marked for minor in shown_minors):
         print_hanging(
@@ -248,7 +262,7 @@ def _list_columns(gpu_requested: bool, wide: bool) -> list[str]:
     if gpu_requested:
         columns.append("your GPU")
     if wide:
-        columns[1:1] = ["package"]
+        columns.insert(1, "package")
         columns += ["glibc", "faults"]
     return columns
 
@@ -273,19 +287,20 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
     for group in groups:
         row = group.first
         release = row.release
+        pythons, driver = _get_system_values(row, windows)
         cells = [
-            _format_versions(group, packages=not wide),
-            _get_system_values(row, windows)[0],
+            _format_versions(group, with_suffix=not wide),
+            pythons,
             release.cuda or "?",
             release.cudnn or "?",
-            _get_system_values(row, windows)[1],
+            driver,
         ]
         if wide or not gpu_requested:
             cells.append(_format_gpus(group) if wide else _format_gpu_range(group))
         if gpu_requested:
             cells.append(CODE_TEXTS[row.code or "unknown"])
         if wide:
-            cells[1:1] = [" / ".join(_shorten_package(name) for name in group.packages)]
+            cells.insert(1, " / ".join(_shorten_package(name) for name in group.packages))
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
         table.add_row(*(Text(cell) for cell in cells))
     return table
@@ -297,12 +312,13 @@ def _print_paragraphs(
     for group in groups:
         row = group.first
         release = row.release
-        out.print(Text(_format_versions(group, packages=True), style="bold"))
+        pythons, driver = _get_system_values(row, windows)
+        out.print(Text(_format_versions(group, with_suffix=True), style="bold"))
         parts = [
-            f"Python {_get_system_values(row, windows)[0]}",
+            f"Python {pythons}",
             f"CUDA {release.cuda or '?'}",
             f"cuDNN {release.cudnn or '?'}",
-            f"driver {_get_system_values(row, windows)[1]}",
+            f"driver {driver}",
             f"GPUs {_format_gpus(group)}",
         ]
         if gpu_requested:
@@ -335,10 +351,14 @@ def _format_packages(groups: Iterable[MatrixGroup]) -> str:
     return "; ".join(f"{package} {', '.join(versions)}" for package, versions in versions_by_package.items())
 
 
-def _format_versions(group: MatrixGroup, *, packages: bool) -> str:
+def _format_versions(group: MatrixGroup, *, with_suffix: bool) -> str:
+    """Return the versions of a group, with "!" if an error is known.
+
+    With `with_suffix`, "-gpu" is added if they exist only as tensorflow-gpu.
+    """
     mark = " !" if has_known_error(group.first) else ""
-    only_gpu = packages and group.packages == ("tensorflow-gpu",)
-    return f"{_format_span(group)}{' -gpu' if only_gpu else ''}{mark}"
+    is_only_gpu = with_suffix and group.packages == ("tensorflow-gpu",)
+    return f"{_format_span(group)}{' -gpu' if is_only_gpu else ''}{mark}"
 
 
 def _format_span(group: MatrixGroup) -> str:
@@ -378,8 +398,8 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     release = sheet.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
-    for other in sheet.other_rows:
-        out.print(Text(_describe_other(sheet.row, other)))
+    for other_row in sheet.other_rows:
+        out.print(Text(_describe_other(sheet.row, other_row)))
     if note:
         out.print(Text(note))
     if sheet.row.code is not None:
@@ -392,19 +412,18 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
     if not sheet.row.problems:
         out.print(Text("Nothing is known."))
     for problem in _sort_problems(sheet.row.problems):
+        styled_mark, _ = MARKS[problem.severity]
         _print_entry(
-            out,
-            MARKS[problem.severity][0] + Text(f"{get_problem_code(problem)}  ", style="bold"),
-            problem.title,
+            out, styled_mark + Text(f"{get_problem_code(problem)}  ", style="bold"), problem.title
         )
         for line in _iter_details(problem):
             _print_entry(out, Text("          "), line)
     _print_heading(out, "How to install it")
-    for number, step in enumerate(sheet.remedies):
+    for number, remedy in enumerate(sheet.remedies):
         if number:
             out.print()
-        out.print(Text(step.text))
-        for line in format_commands(step.commands, 4):
+        out.print(Text(remedy.text))
+        for line in format_commands(remedy.commands, 4):
             out.print(Text(line, style="bold"), no_wrap=True, overflow="ignore", crop=False)
     out.print()
     out.print(Text(f"{_describe_evidence(sheet)} As of {as_of}."))
@@ -416,17 +435,17 @@ def render_sheet_screen(
 ) -> str:
     """Return the sheet on one screen: requirements, titles of known problems and one way to install.
 
-    This is the first of the ways whose commands all fit on the screen.
+    It is the first way whose commands all fit on the screen. If there is none, it is the last way.
     """
-    for step_index in range(max(len(sheet.remedies), 1)):
-        for max_problems, lines, names in SHORTENING_LEVELS:
+    for remedy_index in range(max(len(sheet.remedies), 1)):
+        for max_problems, max_lines, names in SHORTENING_LEVELS:
             out = Page(width, coloured=colour)
-            _print_sheet(out, sheet, note, step_index, max_problems, lines, names)
+            _print_sheet(out, sheet, note, remedy_index, max_problems, max_lines, names)
             out.print()
-            hidden_problems = len(sheet.row.problems) - min(max_problems, len(_list_main_problems(sheet)))
-            others = [format_count(hidden_problems, "other problem")] if hidden_problems else []
-            others += [format_count(len(sheet.remedies) - 1, "other way")] if len(sheet.remedies) > 1 else []
-            more_text = join_words([*others, "all that it needs"])
+            hidden_problem_count = len(sheet.row.problems) - min(max_problems, len(_list_main_problems(sheet)))
+            hidden_parts = [format_count(hidden_problem_count, "other problem")] if hidden_problem_count else []
+            hidden_parts += [format_count(len(sheet.remedies) - 1, "other way")] if len(sheet.remedies) > 1 else []
+            more_text = join_words([*hidden_parts, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
             print_more_commands(
                 out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", more_text)]
@@ -437,11 +456,11 @@ def render_sheet_screen(
 
 
 def _print_sheet(
-    out: Page, sheet: Sheet, note: str, step_index: int, max_problems: int, lines: int, names: Sequence[str]
+    out: Page, sheet: Sheet, note: str, remedy_index: int, max_problems: int, max_lines: int, names: Sequence[str]
 ) -> None:
-    """Print the sheet with one way to install the release, whose index in the remedies is `step_index`.
+    """Print the sheet with one way to install the release: the remedy with the index `remedy_index`.
 
-    `names` are the requirements to print, each in at most `lines` lines. `max_problems` is the largest number of
+    `names` are the requirements to print, each in at most `max_lines` lines. `max_problems` is the largest number of
     known problems.
     """
     release, requirements = sheet.row.release, dict(sheet.requirements)
@@ -453,13 +472,14 @@ def _print_sheet(
     for name in names:
         if name in requirements:
             cudnn = f", cuDNN {requirements['cuDNN']}" if name == "CUDA" and "cuDNN" in requirements else ""
-            text = shorten_text(requirements[name] + cudnn, out.width - 12, lines)
+            text = shorten_text(requirements[name] + cudnn, out.width - 12, max_lines)
             print_hanging(out, Line(f"  {name.ljust(10)}", style="bold"), text)
     out.print()
     problems = _list_main_problems(sheet)
     out.print(Line("Known problems" if problems else "No problem is known.", style="bold"))
     for problem in problems[:max_problems]:
-        mark, style = MARKS[problem.severity][1], {"error": "bold red", "warning": "yellow"}[problem.severity]
+        _, mark = MARKS[problem.severity]
+        style = {"error": "bold red", "warning": "yellow"}[problem.severity]
         label = Line(f"  {mark} ", style=style) + Line(f"{get_problem_code(problem)}  ")
         print_hanging(out, label, shorten_text(problem.title, out.width - 12, 2))
     if sheet.remedies:
@@ -467,12 +487,12 @@ def _print_sheet(
         print_hanging(
             out,
             Line(""),
-            shorten_text(capitalize_remedy(sheet.remedies[step_index].text), out.width, 2),
+            shorten_text(capitalize_remedy(sheet.remedies[remedy_index].text), out.width, 2),
             style="bold",
         )
         commands = [
             command
-            for command in sheet.remedies[step_index].commands
+            for command in sheet.remedies[remedy_index].commands
             if not command.startswith("tfdoctor check")
         ]
         print_commands(out, commands, 4, style="bold", with_continuations=True)
@@ -481,7 +501,7 @@ def _print_sheet(
 def _list_main_problems(sheet: Sheet) -> list[Problem]:
     """Return the errors and warnings, the most serious first.
 
-    If a GPU was requested, problems whose conditions name a compute capability come before the others.
+    If a GPU was requested, problems with conditions on the compute capability come before the others.
     """
     problems = [problem for problem in _sort_problems(sheet.row.problems) if problem.severity != "info"]
     return sorted(
@@ -490,20 +510,6 @@ def _list_main_problems(sheet: Sheet) -> list[Problem]:
             sheet.row.code is None or "compute capability" not in describe_conditions(problem)
         ),
     )
-
-
-SCREEN_REQUIREMENTS = ("Python", "Driver", "CUDA", "GPUs")
-"""The requirements that the one-screen sheet lists."""
-SHORTENING_LEVELS = (
-    (6, 2, SCREEN_REQUIREMENTS),
-    (5, 2, SCREEN_REQUIREMENTS),
-    (4, 1, SCREEN_REQUIREMENTS),
-    (3, 1, SCREEN_REQUIREMENTS),
-    (2, 1, SCREEN_REQUIREMENTS),
-    (1, 1, SCREEN_REQUIREMENTS),
-    (1, 1, SCREEN_REQUIREMENTS[:3]),
-)
-"""The levels of shortening: (largest number of problems, largest number of lines of a requirement, requirements)."""
 
 
 def _print_heading(out: Console, text: str) -> None:
@@ -560,9 +566,9 @@ def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _iter_details(problem: Problem) -> Iterable[str]:
-    when = describe_conditions(problem)
-    if when:
-        yield f"When: {when}."
+    conditions = describe_conditions(problem)
+    if conditions:
+        yield f"When: {conditions}."
     yield problem.text
     yield f"Do: {problem.remedy}"
 
@@ -618,7 +624,7 @@ def render_markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     """Return the sheet as Markdown."""
     release = sheet.row.release
     lines = [f"# {release.package} {release.version}", "", _describe_sheet(sheet).removeprefix(" · ") + "."]
-    lines += [_describe_other(sheet.row, other) for other in sheet.other_rows]
+    lines += [_describe_other(sheet.row, other_row) for other_row in sheet.other_rows]
     if note:
         lines.append(markdown.keep_markdown(note))
     if sheet.row.code is not None:
@@ -634,7 +640,7 @@ def render_markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     if not sheet.row.problems:
         lines.append("Nothing is known.")
     lines += ["", "## How to install it", ""]
-    for step in sheet.remedies:
-        lines += [step.text, "", "```", *step.commands, "```", ""]
+    for remedy in sheet.remedies:
+        lines += [remedy.text, "", "```", *remedy.commands, "```", ""]
     lines.append(f"{_describe_evidence(sheet)} As of {as_of}.")
     return "\n".join(lines) + "\n"

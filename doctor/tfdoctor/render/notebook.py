@@ -49,20 +49,22 @@ def make_report_html(report: Report, *, fix: Offer | None = None, notes: Sequenc
 
 def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
     """Yield the HTML elements of the report."""
-    usable, main = report.verdict.gpu_usable, report.main_finding
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
+    is_usable, main_finding = report.verdict.gpu_usable, report.main_finding
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     yield f"<p>{_render_mark(status)} <b>{_escape_text(report.verdict.headline)}</b>{code}</p>"
-    if main is not None:
-        if main is not report.root_finding:
-            yield f"<p>{_render_mark(SEVERITY_STATUS[main.severity])} {_escape_text(main.title)} [{main.code}]</p>"
-        yield f"<p>{_escape_text(shorten_text(clean_line(main.explanation, limit=3000), MAX_COLUMNS, MAX_LINES))}</p>"
-        yield from _render_remedy(main, fix)
+    if main_finding is not None:
+        if main_finding is not report.root_finding:
+            mark = _render_mark(SEVERITY_STATUS[main_finding.severity])
+            yield f"<p>{mark} {_escape_text(main_finding.title)} [{main_finding.code}]</p>"
+        explanation = clean_line(main_finding.explanation, limit=3000)
+        yield f"<p>{_escape_text(shorten_text(explanation, MAX_COLUMNS, MAX_LINES))}</p>"
+        yield from _render_remedy(main_finding, fix)
     yield '<table style="border-collapse:collapse">'
     for area in report.areas:
-        other_findings = [finding for finding in area.findings if finding is not main]
+        other_findings = [finding for finding in area.findings if finding is not main_finding]
         suffix = f": {other_findings[0].title} [{other_findings[0].code}]" if other_findings else ""
-        if area.findings and not other_findings and not area.explains_status:
+        if area.findings and not other_findings and not area.explains_status:  # only the main finding, shown above
             suffix = f": {area.findings[0].short_title}"
         yield (
             f'<tr style="background:none"><td style="{CELL_STYLE}">{_render_mark(area.status)}</td>'
@@ -72,28 +74,28 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
     yield "</table>"
     for note in notes:
         yield f"<p>{_render_mark(Status.WARNING)} {_escape_text(note)}</p>"
-    yield f'<p style="opacity:.75">{_escape_text(_format_footer(report, main))}</p>'
+    yield f'<p style="opacity:.75">{_escape_text(_format_footer(report, main_finding))}</p>'
 
 
-def _render_remedy(main: Finding, fix: Offer | None) -> Iterator[str]:
+def _render_remedy(main_finding: Finding, fix: Offer | None) -> Iterator[str]:
     """Yield the HTML of the remedy: the `fix` command if that fixes the finding, else the first remedy."""
-    if fix is not None and any(finding is main for finding in fix.findings):
+    if fix is not None and any(finding is main_finding for finding in fix.findings):
         yield f"<p>Fix it, in a terminal: {_escape_text(UNDO_NOTE)}</p>{_render_commands([fix.command])}"
-    elif main.remedies:
-        first = main.remedies[0]
-        yield f"<p>{_escape_text(capitalize_remedy(first.full_text))}</p>"
-        if first.commands:
-            yield _render_commands(first.commands)
+    elif main_finding.remedies:
+        first_remedy = main_finding.remedies[0]
+        yield f"<p>{_escape_text(capitalize_remedy(first_remedy.full_text))}</p>"
+        if first_remedy.commands:
+            yield _render_commands(first_remedy.commands)
 
 
-def _format_footer(report: Report, main: Finding | None) -> str:
+def _format_footer(report: Report, main_finding: Finding | None) -> str:
     counts, python = report.count_outcomes(), value_of(report.facts.python)
-    not_run = counts["could_not_check"] + counts["crashed"]
+    not_run_count = counts["could_not_check"] + counts["crashed"]
     parts = [f"tfdoctor {__version__}"]
     parts += [f"{python.executable} (Python {python.version})"] if python is not None else []
     parts += [f"{sum(counts.values())} checks, {counts['found']} found something"]
-    parts += [f"{not_run} could not be run"] if not_run else []
-    parts += [f"more: %tfdoctor explain {main.code}, %tfdoctor check -v"] if main is not None else []
+    parts += [f"{not_run_count} could not be run"] if not_run_count else []
+    parts += [f"more: %tfdoctor explain {main_finding.code}, %tfdoctor check -v"] if main_finding is not None else []
     return " · ".join(parts)
 
 

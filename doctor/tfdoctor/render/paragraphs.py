@@ -44,6 +44,12 @@ MIN_COMMAND_INDENT = 2
 """The smallest indent of a command in columns, unless its words are too wide for that."""
 MIN_HANGING_COLUMNS = 24
 """Below this width in columns, a paragraph has no hanging indent."""
+_SENTENCE_BREAK = re.compile(r"(?<=[.?!])\s+(?=[\"`(]?[A-Z])")
+"""Matches the space between two sentences."""
+_CLAUSE_BREAK = re.compile(r"(?<=;)\s+")
+"""Matches the space between two clauses that a semicolon separates."""
+_WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
+"""Matches a word of a shell command, with its quoted parts and escaped characters."""
 
 
 class _Piece(NamedTuple):
@@ -54,7 +60,7 @@ class _Piece(NamedTuple):
 
 
 class Text:
-    """A text with a style, such as "bold red". If texts are added, each part keeps its style."""
+    """A text with a style, such as "bold red". In a sum of texts, each part keeps its style."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
         self._pieces: list[_Piece] = [_Piece(adapt_commands(text), style)]
@@ -93,7 +99,7 @@ class Page:
         self.width = width
         self.coloured = coloured
         self.height = 0
-        """The number of terminal lines. A line that is wider than the terminal counts as several lines."""
+        """The number of printed lines. A line that is wider than the terminal counts as several."""
         self._lines: list[str] = []
 
     def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
@@ -116,14 +122,14 @@ class Page:
         return "\n".join(line.rstrip() for line in self._lines).strip("\n") + "\n"
 
 
-def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
-    """Print `first` and `text` as a paragraph whose other lines are indented by the width of `first`.
+def print_hanging(out: Page, label: Text, text: str, *, style: str = "") -> None:
+    """Print `label` and `text` as a paragraph. Its lines, except the first, are indented by the width of the label.
 
     On a narrow terminal, they are not indented.
     """
-    indent = len(first)
+    indent = len(label)
     text = adapt_commands(text)
-    paragraph = first + Text(text, style=style)
+    paragraph = label + Text(text, style=style)
     if out.width - indent < MIN_HANGING_COLUMNS:
         out.print(paragraph)
     else:
@@ -137,69 +143,61 @@ def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None
     print_hanging(out, Text(f"  {label}".ljust(LABEL_COLUMNS), style="bold"), text, style=style)
 
 
-def shorten_text(text: str, columns: int, lines: int) -> str:
-    """Return the text, shortened to `lines` lines of `columns` columns.
+def shorten_text(text: str, columns: int, max_lines: int) -> str:
+    """Return the text, shortened to `max_lines` lines of `columns` columns.
 
-    The result has as many complete sentences as fit. If the first sentence does not fit, the result has its first
+    The result consists of as many complete sentences as fit. If the first sentence does not fit, it consists of the first
     clauses. If no clause fits either, the first sentence may take up to `MAX_OVERFLOW_FACTOR` times the lines, because
     its end may be the important part. A longer sentence is cut.
     """
     text = adapt_commands(text)
-    for pattern in (_SENTENCE, _CLAUSE):
+    for pattern in (_SENTENCE_BREAK, _CLAUSE_BREAK):
         result = ""
         for part in pattern.split(text):
-            longer = f"{result} {part}".strip()
-            if len(_find_breaks(longer, columns)) >= lines:
+            longer_result = f"{result} {part}".strip()
+            if len(_find_breaks(longer_result, columns)) >= max_lines:
                 break
-            result = longer
-        if result and result.count("(") == result.count(")"):
-            return result if pattern is _SENTENCE else f"{result.rstrip(';:')}."
-    first = _SENTENCE.split(text)[0]
-    if len(_find_breaks(first, columns)) < MAX_OVERFLOW_FACTOR * lines:
-        return first
-    breaks = _find_breaks(text, columns)
-    result = text[: breaks[lines - 1]].rstrip()
-    while result and len(_find_breaks(f"{result} …", columns)) >= lines:
+            result = longer_result
+        if result and result.count("(") == result.count(")"):  # not split inside parentheses
+            return result if pattern is _SENTENCE_BREAK else f"{result.rstrip(';:')}."
+    first_sentence = _SENTENCE_BREAK.split(text)[0]
+    if len(_find_breaks(first_sentence, columns)) < MAX_OVERFLOW_FACTOR * max_lines:
+        return first_sentence
+    break_offsets = _find_breaks(text, columns)
+    result = text[: break_offsets[max_lines - 1]].rstrip()
+    while result and len(_find_breaks(f"{result} …", columns)) >= max_lines:
         result = result.rpartition(" ")[0] if " " in result else result[:-1]
     return f"{result.rstrip(' ,;:.')} …"
 
 
 def truncate_text(text: str, columns: int) -> str:
-    """Return the text, shortened to one line. It is cut after a word, unless a long word would be lost."""
+    """Return the text, shortened to one line. It is cut after a word, unless that would remove a long word."""
     text = adapt_commands(text)
     if count_columns(text) <= columns:
         return text
     while count_columns(text) > columns - 2:  # leave space for " …"
-        shorter = text.rpartition(" ")[0]
-        text = shorter if len(shorter) > len(text) * 3 // 4 else text[:-1]
+        shorter_text = text.rpartition(" ")[0]
+        text = shorter_text if len(shorter_text) > len(text) * 3 // 4 else text[:-1]
     return f"{text.rstrip(' ,;:.')} …"
-
-
-_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[\"`(]?[A-Z])")
-"""Matches the space between two sentences."""
-_CLAUSE = re.compile(r"(?<=;)\s+")
-"""Matches the space between two clauses that a semicolon separates."""
-_WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
-"""Matches a word of a shell command, with its quoted parts and escaped characters."""
 
 
 def format_commands(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
     """Yield the lines of commands, indented.
 
-    If a `width` is given, commands that are wider are continued on the next line with a backslash where a shell
-    allows that, so that they can still be copied. The indent is then reduced if a word would not fit otherwise.
+    If a `width` is given, wider commands are continued on the next line with a backslash where a shell allows that, so
+    that they can still be copied. The indent is reduced if a word would not fit otherwise.
     """
-    texts = [adapt_commands(clean(command, limit=8000)).splitlines() for command in commands]
+    lines_of_commands = [adapt_commands(clean(command, limit=8000)).splitlines() for command in commands]
     if width is None:
-        yield from (f"{'':{indent}}{line}" for lines in texts for line in lines)
+        yield from (f"{'':{indent}}{line}" for lines in lines_of_commands for line in lines)
         return
-    indent_used = min(
-        (_compute_indent(lines[0], indent, width) for lines in texts if len(lines) == 1), default=indent
+    final_indent = min(
+        (_compute_indent(lines[0], indent, width) for lines in lines_of_commands if len(lines) == 1), default=indent
     )
-    for lines in texts:
-        parts = _break_command(lines[0], width - indent_used) if len(lines) == 1 else lines
+    for lines in lines_of_commands:
+        parts = _break_command(lines[0], width - final_indent) if len(lines) == 1 else lines
         for number, part in enumerate(parts):
-            yield f"{'':{indent_used + 4 if number and len(lines) == 1 else indent_used}}{part}"
+            yield f"{'':{final_indent + 4 if number and len(lines) == 1 else final_indent}}{part}"
 
 
 def _compute_indent(line: str, indent: int, width: int) -> int:
@@ -207,13 +205,15 @@ def _compute_indent(line: str, indent: int, width: int) -> int:
     scores = []
     for candidate in range(indent, -1, -1):
         parts = _break_command(line, width - candidate)
-        too_wide = sum(
+        wide_line_count = sum(
             candidate + 4 * bool(number) + count_columns(part) > width for number, part in enumerate(parts)
         )
-        if candidate == indent and not too_wide:
+        if candidate == indent and not wide_line_count:
             return indent
-        scores.append((too_wide, candidate < MIN_COMMAND_INDENT, len(parts), -candidate))
-    return -min(scores)[-1]
+        # The best indent has the fewest wide lines, then is not too small, then has the fewest lines, then is the largest.
+        scores.append((wide_line_count, candidate < MIN_COMMAND_INDENT, len(parts), -candidate))
+    *_, negative_indent = min(scores)
+    return -negative_indent
 
 
 def _break_command(line: str, width: int) -> list[str]:
@@ -224,9 +224,9 @@ def _break_command(line: str, width: int) -> list[str]:
     words = _WORD.findall(line)
     if (
         count_columns(line) <= width
-        or " ".join(words) != line
+        or " ".join(words) != line  # repeated spaces, or an unclosed quote
         or "<<" in words
-        or any(w[0] == "#" for w in words)
+        or any(word.startswith("#") for word in words)
     ):
         return [line]
     parts = [words[0]]
@@ -245,7 +245,8 @@ def print_commands(
 ) -> None:
     """Print commands so that they can be copied.
 
-    With `with_continuations`, long commands are continued on the next line with a backslash; otherwise each stays on one line.
+    With `with_continuations`, long commands are continued on the next line with a backslash. Otherwise each stays on
+    one line.
     """
     for line in format_commands(commands, indent, out.width if with_continuations else None):
         out.print(Text(line, style=style), wrap=False)
@@ -255,7 +256,7 @@ def print_commands(
 
 
 def count_columns(text: str) -> int:
-    """Return the number of terminal columns that a text occupies.
+    """Return the number of terminal columns that a text takes.
 
     Wide East Asian characters occupy two columns, and combining characters none.
     """
@@ -272,7 +273,7 @@ def _find_breaks(text: str, width: int) -> list[int]:
 
     Lines are broken between words. A word is broken only if it is wider than a line.
     """
-    breaks: list[int] = []
+    break_offsets: list[int] = []
     column = 0
     for word in re.finditer(r"\s*\S+\s*", text):
         start = word.start()
@@ -280,14 +281,14 @@ def _find_breaks(text: str, width: int) -> list[int]:
         if column + word_width <= width:
             column += count_columns(word[0])
         elif word_width > width:
-            ends = list(_fold_word(word[0], width))
-            breaks += [start + end for end in (0, *ends) if start + end]
-            column = count_columns(word[0][ends[-1] if ends else 0 :])
+            fold_offsets = list(_fold_word(word[0], width))
+            break_offsets += [start + offset for offset in (0, *fold_offsets) if start + offset]
+            column = count_columns(word[0][fold_offsets[-1] if fold_offsets else 0 :])
         else:
             if start:
-                breaks.append(start)
+                break_offsets.append(start)
             column = count_columns(word[0])
-    return breaks
+    return break_offsets
 
 
 def _fold_word(word: str, width: int) -> Iterator[int]:

@@ -22,6 +22,16 @@ MAX_TABLE_ROWS, MIN_TABLE_ROWS = 10, 3
 """The largest number of operations in the table without -v, and the smallest if the text above it is long."""
 MAX_SCREEN_LINES = 24
 """The largest number of lines that the text should have without -v."""
+MAX_LISTED_DEVICES = 8
+"""The largest number of devices that are listed without -v."""
+CHART_WIDTH, ROW_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN = 760, 22, 230, 90
+"""The width of the chart, the height of a row, and the left and right margins, in pixels."""
+COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
+"""The colours of the devices. Each has a contrast of at least 3:1 with both white and black."""
+MAX_CHART_ROWS = 30
+"""The largest number of operations in a chart."""
+MAX_LEGEND_DEVICES = 40
+"""The largest number of devices in the legend of a chart."""
 
 
 def render_placement(
@@ -30,8 +40,8 @@ def render_placement(
     """Return the summary, the findings, and the operations on each device."""
     out = Page(width, coloured=colour)
     data = placement.found
-    worst = max((finding.severity for finding in placement.findings), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    worst_severity = max((finding.severity for finding in placement.findings), default=None)
+    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, placement.summary)
     for finding in placement.findings:
         out.print()
@@ -49,11 +59,11 @@ def render_placement(
             )
     if data.devices:
         out.print()
-        totals = data.totals
-        for device in data.devices[: None if verbose else 8]:
-            print_hanging(out, Text("  "), _format_device(device, totals.get(device.device, 0)))
-        if not verbose and len(data.devices) > 8:
-            out.print(Text(f"  and {len(data.devices) - 8} more: -v"))
+        count_by_device = data.totals
+        for device in data.devices[: None if verbose else MAX_LISTED_DEVICES]:
+            print_hanging(out, Text("  "), _format_device(device, count_by_device.get(device.device, 0)))
+        if not verbose and len(data.devices) > MAX_LISTED_DEVICES:
+            out.print(Text(f"  and {len(data.devices) - MAX_LISTED_DEVICES} more: -v"))
     _print_table(out, data, verbose=verbose)
     if data.calls:
         total_calls = sum(call.count for call in data.calls)
@@ -65,14 +75,14 @@ def render_placement(
         )
     out.print()
     out.print(Text(f"{data.lines:,} line{'s' if data.lines != 1 else ''} read."))
-    for sentence in _describe_left_out(data):
+    for sentence in _describe_omissions(data):
         print_hanging(out, Text(""), sentence)
     if data.forgotten:
         print_hanging(out, Text(""), "There are so many nodes that one printed twice may count twice.")
     return out.text
 
 
-def _describe_left_out(data: PlacementData) -> list[str]:
+def _describe_omissions(data: PlacementData) -> list[str]:
     """Return sentences about operations that were only counted together, or not counted at all."""
     sentences = []
     if data.count_others:
@@ -81,8 +91,8 @@ def _describe_left_out(data: PlacementData) -> list[str]:
             f"are counted as {OTHER_OPERATIONS}."
         )
     if data.left_out:
-        left_out = join_words([f"{count:,} {name}" for name, count in data.left_out])
-        sentences.append(f"There are too many different ones: not counted are {left_out}.")
+        omitted_text = join_words([f"{count:,} {name}" for name, count in data.left_out])
+        sentences.append(f"There are too many different ones: not counted are {omitted_text}.")
     return sentences
 
 
@@ -102,19 +112,19 @@ def _format_device(device: PlacementDevice, count: int) -> str:
 def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
     """Print a table with a row for each operation and a column for each device.
 
-    If it would be too wide, print a list of devices for each operation instead.
+    If the table would be too wide, print a list of devices for each operation instead.
     """
     if not data.ops:
         return
     devices, counts = _group_by_operation(data)
     ops = list(counts)
     # Leave space for the lines below the table.
-    space = MAX_SCREEN_LINES - out.text.count("\n") - (8 if data.calls else 6)
-    shown_ops = ops if verbose else ops[: max(min(MAX_TABLE_ROWS, space), MIN_TABLE_ROWS)]
-    heads = [_shorten_device(item) for item in devices]
-    column_widths = [max(count_columns(header), 7) for header in heads]
+    free_lines = MAX_SCREEN_LINES - out.text.count("\n") - (8 if data.calls else 6)
+    shown_ops = ops if verbose else ops[: max(min(MAX_TABLE_ROWS, free_lines), MIN_TABLE_ROWS)]
+    headers = [_shorten_device(device) for device in devices]
+    column_widths = [max(count_columns(header), 7) for header in headers]
     out.print()
-    if 4 + 20 + sum(column_widths) + 2 * len(column_widths) > out.width:
+    if 4 + 20 + sum(column_widths) + 2 * len(column_widths) > out.width:  # 20 columns for the operation
         for op in shown_ops:
             device_counts = ", ".join(
                 f"{count:,} on {_shorten_device(device)}"
@@ -122,15 +132,15 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
             )
             print_hanging(out, Text(f"  {op}: "), device_counts)
     else:
-        space = out.width - 4 - sum(column_widths) - 2 * len(column_widths)
-        name_width = min(space, max(map(count_columns, ("Operation", *shown_ops))))
-        header = "".join(f"  {item:>{size}}" for item, size in zip(heads, column_widths, strict=True))
-        out.print(Text(f"  {'Operation':{name_width}}{header}", style="bold"), wrap=False)
+        free_columns = out.width - 4 - sum(column_widths) - 2 * len(column_widths)
+        name_width = min(free_columns, max(map(count_columns, ("Operation", *shown_ops))))
+        header_cells = "".join(f"  {header:>{width}}" for header, width in zip(headers, column_widths, strict=True))
+        out.print(Text(f"  {'Operation':{name_width}}{header_cells}", style="bold"), wrap=False)
         for op in shown_ops:
             label = op if count_columns(op) <= name_width else f"…{op[1 - name_width :]}"
             numbers = "".join(
-                f"  {format(counts[op][device], ',') if device in counts[op] else '·':>{size}}"
-                for device, size in zip(devices, column_widths, strict=True)
+                f"  {format(counts[op][device], ',') if device in counts[op] else '·':>{width}}"
+                for device, width in zip(devices, column_widths, strict=True)
             )
             out.print(Text(f"  {label:{name_width}}{numbers}"), wrap=False)
     if len(ops) > len(shown_ops):
@@ -206,12 +216,12 @@ def make_placement_json(placement: Placement) -> dict[str, Any]:
 
 
 def _make_kernels_json(placement: Placement) -> dict[str, Any] | None:
-    cpu = placement.on_cpu
-    if cpu is None:
+    cpu_operations = placement.on_cpu
+    if cpu_operations is None:
         return None
     return {
-        "release": cpu.release,
-        "no_gpu_kernel": [{"op": kernel.op, "count": kernel.count} for kernel in cpu.none],
+        "release": cpu_operations.release,
+        "no_gpu_kernel": [{"op": kernel.op, "count": kernel.count} for kernel in cpu_operations.none],
         "fewer_types": [
             {
                 "op": kernel.op,
@@ -220,19 +230,12 @@ def _make_kernels_json(placement: Placement) -> dict[str, Any] | None:
                 "gpu": list(kernel.types),
                 "cpu_only": list(kernel.missing),
             }
-            for kernel in cpu.fewer
+            for kernel in cpu_operations.fewer
         ],
     }
 
 
 # ---------------------------------------------------------------- chart
-
-CHART_WIDTH, ROW_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN = 760, 22, 230, 90
-"""The width of the chart, the height of a row, and the left and right margins, in pixels."""
-COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
-"""The colours of the devices. Each has a contrast of at least 3:1 with both white and black."""
-MAX_CHART_ROWS = 30
-"""The largest number of operations in a chart."""
 
 
 def make_placement_svg(placement: Placement) -> str:
@@ -241,44 +244,44 @@ def make_placement_svg(placement: Placement) -> str:
     All text from the log is escaped.
     """
     data = placement.found
-    totals = data.totals
+    count_by_device = data.totals
     devices, counts = _group_by_operation(data)
     ops = list(counts)
     shown_ops = ops[:MAX_CHART_ROWS]
     max_count = max((sum(counts[op].values()) for op in shown_ops), default=1)
     colour_by_device = {device: COLOURS[index % len(COLOURS)] for index, device in enumerate(devices)}
     title = clean_line(placement.summary, limit=300)
-    parts = []
+    elements = []
     top = 56
-    # The legend has three columns and at most 40 devices.
-    for index, device in enumerate(devices[:40]):
+    # The legend has three columns.
+    for index, device in enumerate(devices[:MAX_LEGEND_DEVICES]):
         x, y = 16 + 250 * (index % 3), top + 20 * (index // 3)
-        label = f"{clean_line(device, limit=60)}: {totals[device]:,}"
-        parts.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour_by_device[device]}"/>')
-        parts.append(f'<text x="{x + 18}" y="{y}">{escape(label)}</text>')
-    top += 20 * (-(-min(len(devices), 40) // 3)) + 16
+        label = f"{clean_line(device, limit=60)}: {count_by_device[device]:,}"
+        elements.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour_by_device[device]}"/>')
+        elements.append(f'<text x="{x + 18}" y="{y}">{escape(label)}</text>')
+    top += 20 * (-(-min(len(devices), MAX_LEGEND_DEVICES) // 3)) + 16  # division rounded up
     for index, op in enumerate(shown_ops):
         y = top + ROW_HEIGHT * index
         label = op if len(op) <= 32 else f"…{op[-31:]}"
-        parts.append(f'<text x="{LEFT_MARGIN - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
+        elements.append(f'<text x="{LEFT_MARGIN - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
         bar_left = float(LEFT_MARGIN)
         for device in devices:
             count = counts[op].get(device, 0)
             if count:
                 width = (CHART_WIDTH - LEFT_MARGIN - RIGHT_MARGIN) * count / max_count
-                tip = escape(f"{op} on {clean_line(device, limit=80)}: {count:,}")
-                parts.append(
+                tooltip = escape(f"{op} on {clean_line(device, limit=80)}: {count:,}")
+                elements.append(
                     f'<rect x="{bar_left:.1f}" y="{y}" width="{max(width, 1):.1f}" height="16" fill="{colour_by_device[device]}">'
-                    f"<title>{tip}</title></rect>"
+                    f"<title>{tooltip}</title></rect>"
                 )
                 bar_left += max(width, 1)
-        parts.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
+        elements.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
     height = top + ROW_HEIGHT * len(shown_ops) + 12
     if len(ops) > len(shown_ops):
-        parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown_ops)} other types</text>')
+        elements.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown_ops)} other types</text>')
         height += 18
-    for sentence in _describe_left_out(data):
-        parts.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')
+    for sentence in _describe_omissions(data):
+        elements.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')
         height += 18
     style = (
         "text{font:12px sans-serif;fill:#1f2328}.title{font-size:15px;font-weight:600}.page{fill:#ffffff}"
@@ -289,5 +292,5 @@ def make_placement_svg(placement: Placement) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {CHART_WIDTH} {height}" width="{CHART_WIDTH}" height="{height}" '
         f'role="img"><title>{escape(title)}</title><style>{style}</style>'
         f'<rect class="page" width="{CHART_WIDTH}" height="{height}"/>'
-        f'<text class="title" x="16" y="28">{escape(heading)}</text>{"".join(parts)}</svg>\n'
+        f'<text class="title" x="16" y="28">{escape(heading)}</text>{"".join(elements)}</svg>\n'
     )

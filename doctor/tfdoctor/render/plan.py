@@ -35,6 +35,15 @@ __all__ = [
     "render_recommendation",
 ]
 
+MIN_TABLE_COLUMNS = 70
+"""From this width in columns on, the options are printed as a table."""
+COMMAND_LABEL_COLUMNS = 16
+"""The width of the label before an option's command, such as "  No container  ", in columns."""
+MAX_PARTS = 4
+"""The largest number of parts in a shortened option."""
+SHORTENING_LEVELS = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
+"""The levels of shortening: (largest number of options or reasons, largest number of lines of a caveat)."""
+
 
 def render_recommendation(
     recommendation: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
@@ -43,16 +52,15 @@ def render_recommendation(
 
     With `verbose`, the text is not shortened. Commands are not wrapped.
     """
-    # (largest number of options or reasons, largest number of lines of a caveat)
-    levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
-    for max_items, lines in levels if width >= MIN_WIDE_COLUMNS else levels[:1]:
+    is_for_any_gpu = not recommendation.host.cards
+    for max_items, max_lines in SHORTENING_LEVELS if width >= MIN_WIDE_COLUMNS else SHORTENING_LEVELS[:1]:
         out = Page(width, coloured=colour)
         print_hanging(out, Text(""), _describe_host(recommendation.host))
         out.print()
         if recommendation.without_gpu is not None and recommendation.conflict is None:
             _print_cpu_option(out, recommendation.without_gpu, "✓ ")
         if recommendation.conflict is not None:
-            _print_conflict(out, recommendation, max_items, lines, verbose=verbose)
+            _print_conflict(out, recommendation, max_items, max_lines, verbose=verbose)
         elif verbose:
             for index, option in enumerate(recommendation.options):
                 if index:
@@ -61,11 +69,11 @@ def render_recommendation(
         else:
             if width >= MIN_TABLE_COLUMNS:
                 _print_table(
-                    out, recommendation.options[:max_items], lines, any_card=not recommendation.host.cards
+                    out, recommendation.options[:max_items], max_lines, is_for_any_gpu=is_for_any_gpu
                 )
             else:
                 for index, option in enumerate(recommendation.options[:max_items]):
-                    _print_brief_option(out, option, index, lines, any_card=not recommendation.host.cards)
+                    _print_brief_option(out, option, index, max_lines, is_for_any_gpu=is_for_any_gpu)
             if max_items > 1:
                 _print_newest_rejection(out, recommendation)
             _print_footer(out, recommendation, max_items)
@@ -84,37 +92,31 @@ def _print_cpu_option(out: Page, remedy: Remedy, mark: str) -> None:
     out.print()
 
 
-MIN_TABLE_COLUMNS = 70
-"""From this width in columns on, the options are printed as a table."""
-COMMAND_LABEL_COLUMNS = 16
-"""The width of the label before an option's command, such as "  No container  ", in columns."""
-
-
-def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
+def _list_caveats(option: Option, *, is_for_any_gpu: bool) -> list[str]:
     """Return the important caveats of an option.
 
-    `any_card` says whether the option is for any GPU, so that a limit to older GPUs is important as well.
+    `is_for_any_gpu` says whether no GPU is specified, so that a limit to older GPUs is important as well.
     """
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
         if caveat.is_serious
         or caveat.cause is Cause.DRIVER_TOO_OLD
-        or (any_card and caveat.cause is Cause.GPU_TOO_NEW)
+        or (is_for_any_gpu and caveat.cause is Cause.GPU_TOO_NEW)
     ]
 
 
-def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
-    """Print the options as a table, followed by commands, and by the caveats as footnotes.
+def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, is_for_any_gpu: bool) -> None:
+    """Print the options as a table, followed by commands and by the caveats as footnotes.
 
-    The commands are those of the best option, and those of the best option of the other method.
+    The commands are those of the best option and of the best option with the other method.
     """
-    notes = list(
-        dict.fromkeys(note for option in options for note in _list_caveats(option, any_card=any_card))
+    caveats = list(
+        dict.fromkeys(caveat for option in options for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu))
     )
-    rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if notes else "")]
+    rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if caveats else "")]
     for option in options:
-        numbers = [str(notes.index(note) + 1) for note in _list_caveats(option, any_card=any_card)]
+        numbers = [str(caveats.index(caveat) + 1) for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu)]
         size = format_bytes(option.size) if option.size is not None else "?"
         # The table has only the major and minor versions.
         cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or ""))
@@ -122,10 +124,12 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
             (option.tensorflow, option.python, cuda, cudnn, _format_method(option), size, ", ".join(numbers))
         )
     widths = [max(count_columns(row[column]) for row in rows) for column in range(len(rows[0]))]
-    # Only the method, in the fifth column, may be shortened.
-    widths[4] = min(widths[4], out.width - 2 - sum(widths) + widths[4] - 2 * (len(widths) - 1))
+    # Only the method may be shortened.
+    method_column = 4
+    other_width = 2 + sum(widths) - widths[method_column] + 2 * (len(widths) - 1)
+    widths[method_column] = min(widths[method_column], out.width - other_width)
     for number, row in enumerate(rows):
-        fields = [
+        cells = [
             truncate_text(clean_line(text), column_width).ljust(column_width)
             for text, column_width in zip(row, widths, strict=True)
         ]
@@ -134,16 +138,16 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
             if number
             else Text("  ")
         )
-        out.print(row_mark + Text("  ".join(fields), style="" if number else "bold"), wrap=False)
+        out.print(row_mark + Text("  ".join(cells), style="" if number else "bold"), wrap=False)
     out.print()
     _print_command(out, "Best", options[0], style="bold")
     alternative = next((option for option in options if option.method is not options[0].method), None)
     if alternative is not None:
         _print_command(out, "No container" if options[0].base is not None else "Container", alternative)
-    for number, note in enumerate(notes, 1):
+    for number, caveat in enumerate(caveats, 1):
         if number == 1:
             out.print()
-        print_hanging(out, Text(f"  {number}  "), shorten_text(note, out.width - 5, max(lines - 1, 1)))
+        print_hanging(out, Text(f"  {number}  "), shorten_text(caveat, out.width - 5, max(max_lines - 1, 1)))
     out.print()
 
 
@@ -164,31 +168,31 @@ def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> 
         out.print(label + Text(line[COMMAND_LABEL_COLUMNS:] if len(label) else line, style=style), wrap=False)
 
 
-def _print_brief_option(out: Page, option: Option, index: int, lines: int, *, any_card: bool) -> None:
+def _print_brief_option(out: Page, option: Option, index: int, max_lines: int, *, is_for_any_gpu: bool) -> None:
     """Print an option with its commands and caveats and, if it is the first option, its contents.
 
-    `lines` is the largest number of lines of a caveat.
+    `max_lines` is the largest number of lines of a caveat.
     """
     _print_title(out, option, index)
     style = "" if index else "bold"
     print_commands(out, option.commands, 4, style=style, with_continuations=True)
     if not index:
         print_hanging(out, Text("  Has   "), _describe_contents(option))
-    for note in _list_caveats(option, any_card=any_card):
-        print_hanging(out, Text("  But   "), shorten_text(note, out.width - 8, lines))
+    for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu):
+        print_hanging(out, Text("  But   "), shorten_text(caveat, out.width - 8, max_lines))
     out.print()
 
 
 def _print_newest_rejection(out: Page, recommendation: Recommendation) -> None:
     """Print why the newest rejected release does not work, unless an option has the same release."""
-    newest = next(iter(recommendation.rejected), None)
-    if newest is None or any(option.tensorflow == newest.tensorflow for option in recommendation.options):
+    newest_rejection = next(iter(recommendation.rejected), None)
+    if newest_rejection is None or any(option.tensorflow == newest_rejection.tensorflow for option in recommendation.options):
         return
-    text = _format_rejection(newest)
+    text = _format_rejection(newest_rejection)
     print_hanging(
         out,
         Text("  Not   "),
-        shorten_text(clean_line(f"{newest.tensorflow}: {text}", limit=600), out.width - 8, 2),
+        shorten_text(clean_line(f"{newest_rejection.tensorflow}: {text}", limit=600), out.width - 8, 2),
     )
     out.print()
 
@@ -200,21 +204,17 @@ def _format_rejection(rejection: Rejected) -> str:
 
 
 def _print_footer(out: Page, recommendation: Recommendation, max_options: int) -> None:
-    hidden_options = len(recommendation.options) - max_options
-    parts = [format_count(hidden_options, "other way")] if hidden_options > 0 else []
+    hidden_option_count = len(recommendation.options) - max_options
+    parts = [format_count(hidden_option_count, "other way")] if hidden_option_count > 0 else []
     if recommendation.rejected:
         parts.append(f"why {len(recommendation.rejected)} others do not fit")
     print_more_commands(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
-MAX_PARTS = 4
-"""The largest number of parts in a shortened option."""
-
-
 def print_option(out: Page, option: Option, *, complete: bool) -> None:
     """Print an option without its commands, for `--dry-run`. Unless `complete` is set, shorten it."""
     if complete:
-        _print_option(out, option, 0, commands=False)
+        _print_option(out, option, 0, with_commands=False)
         return
     _print_title(out, option, 0)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
@@ -222,15 +222,15 @@ def print_option(out: Page, option: Option, *, complete: bool) -> None:
         print_hanging(
             out, Text("  But   "), shorten_text(clean_line(caveat.text, limit=1000), out.width - 8, 1)
         )
-    by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
-    sized_parts = [part for part in by_size if part.bytes is not None]
+    parts_by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
+    sized_parts = [part for part in parts_by_size if part.bytes is not None]
     for part in sized_parts[:MAX_PARTS]:
         out.print(Text(f"  {format_bytes(part.bytes or 0):>9}  {clean_line(part.name)}"))
     if len(sized_parts) > MAX_PARTS:
         other_parts = sized_parts[MAX_PARTS:]
         total = format_bytes(sum(part.bytes or 0 for part in other_parts))
         out.print(Text(f"  {total:>9}  {format_count(len(other_parts), 'other part')}"))
-    parts_without_size = [part for part in by_size if part.bytes is None]
+    parts_without_size = [part for part in parts_by_size if part.bytes is None]
     for part in parts_without_size:
         if part.download is not None:
             download_text = f"{clean_line(part.name)}: {format_bytes(part.download)} to download"
@@ -245,15 +245,15 @@ def print_option(out: Page, option: Option, *, complete: bool) -> None:
 def _describe_host(host: Host) -> str:
     """Return the GPUs, the driver and the platform of the machine that the recommendation is for."""
     cards = ", ".join(
-        card.name  # "compute capability 8.6" if the user named no model
+        card.name  # the name is, for example, "compute capability 8.6" if the user named no model
         if "capability" in card.name
         else f"{card.name} ({' or '.join((card.capability, *card.other_capabilities))})"
         for card in host.cards
     )
     driver = f"driver {host.driver}" if host.driver else "driver not known"
-    if host.driver is not None and "." not in host.driver:
+    if host.driver is not None and "." not in host.driver:  # the user named only a branch, such as 535
         driver = f"the newest driver of branch {host.driver}"
-    notes = [""]
+    notes = [""]  # so that a comma comes before the first note
     if host.is_wsl:
         notes.append("under WSL, where the Windows driver counts")
     if host.machine.lower() in ("aarch64", "arm64"):
@@ -267,7 +267,7 @@ def _describe_host(host: Host) -> str:
     return clean_line(f"For {cards or 'any card'}, {driver}{note_text}")
 
 
-def _print_option(out: Page, option: Option, index: int, *, commands: bool = True) -> None:
+def _print_option(out: Page, option: Option, index: int, *, with_commands: bool = True) -> None:
     _print_title(out, option, index)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
     for reason in option.reasons:
@@ -275,7 +275,7 @@ def _print_option(out: Page, option: Option, index: int, *, commands: bool = Tru
     for caveat in option.caveats:
         print_hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
     _print_parts(out, option.parts)
-    print_commands(out, option.commands if commands else ())
+    print_commands(out, option.commands if with_commands else ())
 
 
 def _describe_contents(option: Option) -> str:
@@ -314,7 +314,7 @@ def format_bytes(count: int) -> str:
 
 
 def _print_conflict(
-    out: Page, recommendation: Recommendation, max_reasons: int, lines: int, *, verbose: bool
+    out: Page, recommendation: Recommendation, max_reasons: int, max_lines: int, *, verbose: bool
 ) -> None:
     """Print the reasons for a conflict, and the requests that would work instead."""
     assert recommendation.conflict is not None  # noqa: S101 - the caller has checked this
@@ -331,7 +331,7 @@ def _print_conflict(
     for reason in shown_reasons:
         text = clean_line(reason.text, limit=1000)
         print_hanging(
-            out, Text("  Why   "), text if verbose else shorten_text(text, out.width - 8, max(lines, 2))
+            out, Text("  Why   "), text if verbose else shorten_text(text, out.width - 8, max(max_lines, 2))
         )
     for number, suggestion in enumerate(recommendation.conflict.suggestions):
         out.print()
@@ -353,11 +353,11 @@ def _print_conflict(
     if recommendation.without_gpu is not None:
         out.print()
         _print_cpu_option(out, recommendation.without_gpu, "  ")
-    hidden_reasons = len(reasons) - len(shown_reasons)
-    if hidden_reasons > 0 and not verbose:
+    hidden_reason_count = len(reasons) - len(shown_reasons)
+    if hidden_reason_count > 0 and not verbose:
         if recommendation.without_gpu is None:
             out.print()
-        print_more_commands(out, "More", [("-v", format_count(hidden_reasons, "other reason"))])
+        print_more_commands(out, "More", [("-v", format_count(hidden_reason_count, "other reason"))])
 
 
 def _select_reasons(recommendation: Recommendation) -> list[Reason]:

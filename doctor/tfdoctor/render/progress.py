@@ -81,9 +81,9 @@ class _AnimatedProgress(_LineProgress):
         self._live_display.start()
         self._step = ""
         self._start_time = time.monotonic()
-        self._cached = False
+        self._is_cached = False
         self._layers: dict[str, tuple[int, int]] = {}
-        self._last_drawn = 0.0
+        self._last_update = 0.0
 
     def stage(self, text: str) -> None:
         self.done()
@@ -92,11 +92,11 @@ class _AnimatedProgress(_LineProgress):
     def step(self, number: int, total: int, text: str) -> None:
         self.done()
         self._step, self._start_time = f"[{number}/{total}] {clean_line(text, limit=80)}", time.monotonic()
-        self._cached, self._layers = False, {}
+        self._is_cached, self._layers = False, {}
         self._draw("")
 
     def cached(self) -> None:
-        self._cached = True
+        self._is_cached = True
 
     def line(self, text: str) -> None:
         if self._verbose:
@@ -108,12 +108,12 @@ class _AnimatedProgress(_LineProgress):
             self._layers[name] = (current or 0, size)
         bytes_done = sum(current for current, _ in self._layers.values())
         bytes_total = sum(size for _, size in self._layers.values())
-        amount = f"  {bytes_done / 1e6:.0f} of {bytes_total / 1e6:.0f} MB" if bytes_total else ""
-        self._draw(f"{text}{amount}")
+        size_text = f"  {bytes_done / 1e6:.0f} of {bytes_total / 1e6:.0f} MB" if bytes_total else ""
+        self._draw(f"{text}{size_text}")
 
     def done(self) -> None:
         if self._step:
-            status = "cached" if self._cached else f"{time.monotonic() - self._start_time:.0f} s"
+            status = "cached" if self._is_cached else f"{time.monotonic() - self._start_time:.0f} s"
             self._finish_step(f"  ✓ {self._step}  {status}", "")
 
     def close(self) -> None:
@@ -141,9 +141,9 @@ class _AnimatedProgress(_LineProgress):
         from rich.text import Text
 
         now = time.monotonic()
-        if now - self._last_drawn < REDRAW_INTERVAL_S and detail:
+        if now - self._last_update < REDRAW_INTERVAL_S and detail:  # a new step has no detail and is drawn at once
             return
-        self._last_drawn = now
+        self._last_update = now
         seconds = int(now - self._start_time)
         line = Text(f"  … {self._step} {seconds} s", no_wrap=True, overflow="ellipsis")
         if detail:
@@ -182,15 +182,15 @@ def show_read_progress(name: str) -> Iterator[Callable[[int, int], None]]:
     """
     start_time = time.monotonic()
     bars: list[Callable[[int, int], None]] = []
-    last = 0.0
+    last_update = 0.0
     with contextlib.ExitStack() as stack:
 
         def update(bytes_read: int, total_bytes: int) -> None:
-            nonlocal last
+            nonlocal last_update
             now = time.monotonic()
-            if now - start_time < PROGRESS_DELAY_S or now - last < REDRAW_INTERVAL_S:
+            if now - start_time < PROGRESS_DELAY_S or now - last_update < REDRAW_INTERVAL_S:
                 return
-            last = now
+            last_update = now
             if not bars:
                 bars.append(stack.enter_context(_open_bar(name)))
             bars[0](bytes_read, total_bytes)

@@ -38,8 +38,8 @@ def render_report(
     """Return the report as text, at most `width` columns wide.
 
     The text is shortened to one screen, but `verbose` prints everything and `quiet` only the verdict. `fix` is the
-    offer to fix the environment, and `check_command` the command that made the report. Commands can be copied: they are not
-    wrapped, but on one screen they may be continued with backslashes.
+    offer to fix the environment, and `check_command` the command that made the report. Commands can be copied: they are
+    not wrapped, but on one screen they may be continued with backslashes.
     """
     if not (verbose or quiet):
         return render_screen(report, fix=fix, check_command=check_command, width=width, colour=colour)
@@ -50,13 +50,15 @@ def render_report(
     print_heading(out, report)
     _print_areas(out, report)
     print_verdict(out, report)
-    main = report.main_finding
-    if main is not None:
-        if main is not report.root_finding:
+    main_finding = report.main_finding
+    if main_finding is not None:
+        if main_finding is not report.root_finding:
             print_hanging(
-                out, format_mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]"
+                out,
+                format_mark(SEVERITY_STATUS[main_finding.severity]),
+                f"{clean_line(main_finding.title)} [{main_finding.code}]",
             )
-        print_explanation(out, main)
+        print_explanation(out, main_finding)
     _print_other_findings(out, report)
     _print_reasons(out, report)
     _print_failed_checks(out, report)
@@ -87,8 +89,15 @@ def _print_areas(out: Page, report: Report) -> None:
 def _print_other_findings(out: Page, report: Report) -> None:
     """Print the findings that follow from the root cause, and then all others."""
     consequences = report.consequences
-    others = [f for f in report.findings if f is not report.main_finding and f not in consequences]
-    for title, findings in (("Follows from it, or is fixed with it:", consequences), ("Also found:", others)):
+    other_findings = [
+        finding
+        for finding in report.findings
+        if finding is not report.main_finding and finding not in consequences
+    ]
+    for title, findings in (
+        ("Follows from it, or is fixed with it:", consequences),
+        ("Also found:", other_findings),
+    ):
         if not findings:
             continue
         out.print()
@@ -108,17 +117,21 @@ def _print_reasons(out: Page, report: Report) -> None:
 
 
 def _print_failed_checks(out: Page, report: Report) -> None:
-    not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
-    if not not_run:
+    failed_outcomes = [
+        outcome
+        for outcome in report.outcomes
+        if outcome.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
+    ]
+    if not failed_outcomes:
         return
     out.print()
     out.print(Text("Checks that could not be run:", style="bold"))
-    for outcome in not_run:
-        crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
+    for outcome in failed_outcomes:
+        crash_note = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         print_hanging(
             out,
             format_mark(Status.UNKNOWN, f"{outcome.code}  "),
-            crashed + clean_line(outcome.reason),
+            crash_note + clean_line(outcome.reason),
         )
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_COMMENT_CHARS = 65_536
 """The largest number of characters in a GitHub comment."""
+MAX_EVIDENCE_LINES = 40
+"""The largest number of lines of evidence for a finding."""
 _RESERVED_CHARS = 400
 """The number of characters of a comment that the report leaves free."""
 
@@ -36,20 +38,20 @@ _RESERVED_CHARS = 400
 class _Section:
     """A section of the Markdown. If it has to be shortened, the last lines of its body are cut."""
 
-    head: list[str]
+    header: list[str]
     body: list[str] = field(default_factory=list)
-    foot: list[str] = field(default_factory=list)
-    cut: int = 0
+    footer: list[str] = field(default_factory=list)
+    cut_line_count: int = 0
     """The number of lines that were cut from the body."""
 
     def list_lines(self) -> list[str]:
         """Return the lines of the section, with a note if some were cut."""
         note = (
-            [f"<sub>{self.cut} more lines were cut: a comment has no room for them.</sub>", ""]
-            if self.cut
+            [f"<sub>{self.cut_line_count} more lines were cut: a comment has no room for them.</sub>", ""]
+            if self.cut_line_count
             else []
         )
-        return [*self.head, *self.body, *self.foot, *note]
+        return [*self.header, *self.body, *self.footer, *note]
 
     def count_chars(self) -> int:
         """Return the length of the section in characters, including newlines."""
@@ -78,21 +80,21 @@ def make_report_markdown(report: Report, *, differences: Sequence[str] = ()) -> 
         *(_make_finding_section(finding) for finding in report.findings if finding.severity == 0),
         _Section(_format_origin(differences)),
     ]
-    sections = [section for section in sections if section.head]
-    total = sum(section.count_chars() for section in sections)
+    sections = [section for section in sections if section.header]
+    total_chars = sum(section.count_chars() for section in sections)
     # Repeatedly cut the last quarter of the longest body until the text is short enough.
-    while total > MAX_COMMENT_CHARS - _RESERVED_CHARS:
-        largest = max(
+    while total_chars > MAX_COMMENT_CHARS - _RESERVED_CHARS:
+        longest_section = max(
             (section for section in sections if section.body),
             key=lambda section: sum(map(len, section.body)),
             default=None,
         )
-        if largest is None:
+        if longest_section is None:
             break
-        drop_count = max(1, len(largest.body) // 4)
-        largest.cut += drop_count
-        del largest.body[-drop_count:]
-        total = sum(section.count_chars() for section in sections)
+        cut_count = max(1, len(longest_section.body) // 4)
+        longest_section.cut_line_count += cut_count
+        del longest_section.body[-cut_count:]
+        total_chars = sum(section.count_chars() for section in sections)
     return "\n".join(line for section in sections for line in section.list_lines())[:MAX_COMMENT_CHARS]
 
 
@@ -103,13 +105,13 @@ def _make_folded_section(title: str, columns: Sequence[str], rows: list[list[str
     """
     if not rows:
         return _Section([])
-    head = [f"<details><summary>{title}</summary>", ""]
+    header = [f"<details><summary>{title}</summary>", ""]
     if isinstance(rows, str):
-        return _Section(head, fence_lines([rows]), ["", "</details>", ""])
+        return _Section(header, body=fence_lines([rows]), footer=["", "</details>", ""])
     return _Section(
-        [*head, *format_table_header(columns)],
-        [format_table_row(cells) for cells in rows],
-        ["", "</details>", ""],
+        [*header, *format_table_header(columns)],
+        body=[format_table_row(cells) for cells in rows],
+        footer=["", "</details>", ""],
     )
 
 
@@ -183,6 +185,7 @@ def _make_version_section(report: Report) -> _Section:
 
 
 def _format_missing(fact: Fact[Any]) -> str:
+    """Return the reason why a fact has no version."""
     if isinstance(fact, Known):
         return (
             "no version"
@@ -201,23 +204,29 @@ def _format_build(config: dict[str, str], info: dict[str, str]) -> str:
 
 
 def _make_finding_section(finding: Finding) -> _Section:
-    head = [
+    header = [
         f"### {finding.code} {escape_prose(finding.title, 300)}", "",
         f"{finding.severity.word}, {format_code_span(finding.cause.value)}. {escape_prose(finding.explanation)}", "",
     ]  # fmt: skip
     evidence_lines = [
-        f"{clean_line(e.source)}{f':{e.line}' if e.line else ''}: {clean_line(e.text)}"
-        for e in finding.evidence[:40]
+        f"{clean_line(item.source)}{f':{item.line}' if item.line else ''}: {clean_line(item.text)}"
+        for item in finding.evidence[:MAX_EVIDENCE_LINES]
     ]
-    return _Section(head, foot=[*fence_lines(evidence_lines), ""] if evidence_lines else [])
+    return _Section(header, footer=[*fence_lines(evidence_lines), ""] if evidence_lines else [])
 
 
 def _make_outcome_section(report: Report) -> _Section:
     counts = report.count_outcomes()
     text = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
-    not_run = [o for o in report.outcomes if o.reason and o.kind.value in ("could_not_check", "crashed")]
+    failed_outcomes = [
+        outcome
+        for outcome in report.outcomes
+        if outcome.reason and outcome.kind.value in ("could_not_check", "crashed")
+    ]
     return _Section(
-        [f"Checks: {text}.", ""], [f"- {o.code}: {escape_prose(o.reason, 300)}" for o in not_run], [""]
+        header=[f"Checks: {text}.", ""],
+        body=[f"- {outcome.code}: {escape_prose(outcome.reason, 300)}" for outcome in failed_outcomes],
+        footer=[""],
     )
 
 
@@ -227,11 +236,11 @@ def _list_libraries(facts: Facts) -> list[list[str]]:
         return []
     return [
         [
-            format_code_span(r.soname),
-            "found" if r.ok else escape_prose(r.error, 300),
-            f"{format_code_span(r.path or '')} {escape_prose(r.via, 200)}".strip(),
+            format_code_span(resolution.soname),
+            "found" if resolution.ok else escape_prose(resolution.error, 300),
+            f"{format_code_span(resolution.path or '')} {escape_prose(resolution.via, 200)}".strip(),
         ]
-        for r in (*loader.import_needs, *loader.resolutions)
+        for resolution in (*loader.import_needs, *loader.resolutions)
     ]
 
 
@@ -251,16 +260,21 @@ def _list_packages(facts: Facts) -> list[list[str]]:
     if python is None:
         return []
     packages = [
-        [format_code_span(d.name), format_code_span(d.version), escape_prose(d.installer or "")]
-        for d in python.distributions
+        [
+            format_code_span(distribution.name),
+            format_code_span(distribution.version),
+            escape_prose(distribution.installer or ""),
+        ]
+        for distribution in python.distributions
     ]
     return packages + [
-        [format_code_span(p.name), format_code_span(f"{p.version} {p.build}"), "conda"]
-        for p in python.conda_packages
+        [format_code_span(package.name), format_code_span(f"{package.version} {package.build}"), "conda"]
+        for package in python.conda_packages
     ]
 
 
 def _list_gpus(facts: Facts) -> list[list[str]] | str:
+    """Return a row for each GPU that nvidia-smi lists, or its output if it failed."""
     smi = value_of(facts.driver.smi)
     if isinstance(smi, SmiFailure):
         return smi.text

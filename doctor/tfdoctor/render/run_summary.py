@@ -50,15 +50,15 @@ def render_run(
     * `placement` is the result of the placement analysis, or None if it was not requested.
     * `placement_notes` are sentences that are printed below the placement.
     """
-    lines = [f"could not pass its output on: {failure}." for failure in failures]
+    problems = [f"could not pass its output on: {failure}." for failure in failures]
     if report is None:
-        lines.append("its log could not be judged.")
+        problems.append("its log could not be judged.")
     if lost_bytes:
-        lines.append(
+        problems.append(
             f"its output came faster than it can be judged: {lost_bytes / 1e6:.0f} MB of it were not looked at, "
             "so line numbers may be too low."
         )
-    text = "".join(f"tfdoctor: {line}\n" for line in lines)
+    text = "".join(f"tfdoctor: {problem}\n" for problem in problems)
     if report is None:
         return text
     text += _summarize_log(
@@ -99,16 +99,17 @@ def _summarize_log(
         return "" if quiet else message
     # Four lines are printed around the log's text, and three more for notes.
     max_lines = SCREEN_LINES - 4 - 3 * bool(notes)
-    body = render_log(report, verbose=verbose, quiet=quiet, max_lines=max_lines, width=width, colour=colour)
+    diagnosis = render_log(report, verbose=verbose, quiet=quiet, max_lines=max_lines, width=width, colour=colour)
     if quiet:
-        return body
-    end_text = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
-    heading = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {end_text}. What its output meant:"
+        return diagnosis
+    ending = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
+    heading = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {ending}. What its output meant:"
     note_text = _fill_notes(notes, width)
-    return "\n".join(["", heading, "", body.rstrip("\n"), *(["", note_text] if note_text else []), ""])
+    return "\n".join(["", heading, "", diagnosis.rstrip("\n"), *(["", note_text] if note_text else []), ""])
 
 
 def _fill_notes(notes: Sequence[str], width: int) -> str:
+    """Return the notes as one paragraph. Commands and paths in it are not broken."""
     return textwrap.fill(" ".join(notes), width, break_long_words=False, break_on_hyphens=False)
 
 

@@ -63,7 +63,7 @@ TENSORFLOW_AREAS = ("CUDA", "cuDNN", "Loader")
 MAX_CODES = 4
 """The largest number of finding codes on one line."""
 MAX_TEXT_LINES = 3
-"""The largest number of lines of a text, and that of commands if not all of them fit."""
+"""The largest number of lines of a text. It is also that of commands if not all of them fit."""
 
 
 def render_screen(
@@ -71,7 +71,7 @@ def render_screen(
 ) -> str:
     """Return the report on one screen.
 
-    `fix` is the offer to fix the environment, and `typed` the command that made the report; hints add `-v` to it.
+    `fix` is the offer to fix the environment. `check_command` is the command that made the report. Hints add `-v` to it.
     """
     check_command = check_command if len(check_command) <= MAX_COMMAND_CHARS else "the same with"
     for level in LEVELS if width >= MIN_WIDE_COLUMNS else LEVELS[:FEW_COMMANDS]:
@@ -82,30 +82,30 @@ def render_screen(
     return out.text
 
 
-def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
+def _print_report(out: Page, report: Report, fix: Offer | None, check_command: str, level: int) -> None:
     """Print the report, shortened to a level."""
-    main = report.main_finding
+    main_finding = report.main_finding
     print_heading(out, report, short=level >= SHORT_HEADING)
     print_verdict(out, report)
-    if main is not None and main is not report.root_finding and report.verdict.gpu_usable is not None:
-        status = SEVERITY_STATUS[main.severity]
-        print_hanging(out, format_mark(status), f"{clean_line(main.title)} [{main.code}]")
-    if main is not None:
+    if main_finding is not None and main_finding is not report.root_finding and report.verdict.gpu_usable is not None:
+        status = SEVERITY_STATUS[main_finding.severity]
+        print_hanging(out, format_mark(status), f"{clean_line(main_finding.title)} [{main_finding.code}]")
+    if main_finding is not None:
         out.print()
         print_reason(
             out,
-            main.explanation,
+            main_finding.explanation,
             lines=MAX_TEXT_LINES if level < SHORT_REASON else 2,
             dense=level >= NO_EMPTY_LINES,
         )
-        fix_for_main = fix if fix is not None and any(finding is main for finding in fix.findings) else None
-        print_main_remedy(out, main, fix_for_main, typed, is_short=level >= FEW_COMMANDS)
+        fix_of_main_finding = fix if fix is not None and any(finding is main_finding for finding in fix.findings) else None
+        print_main_remedy(out, main_finding, fix_of_main_finding, check_command, is_short=level >= FEW_COMMANDS)
     out.print()
     _print_areas(out, report, one_line=level >= GOOD_AREAS_ON_ONE_LINE)
     _print_failed_checks(out, report)
     _print_observed(out, report)
     out.print()
-    _print_footer(out, report, fix, typed)
+    _print_footer(out, report, fix, check_command)
 
 
 def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
@@ -133,8 +133,8 @@ def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
 
 def print_verdict(out: Page, report: Report) -> None:
     """Print whether the GPU is used and, if not, why."""
-    usable = report.verdict.gpu_usable
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
+    is_usable = report.verdict.gpu_usable
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     print_hanging(out, format_mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
@@ -180,9 +180,9 @@ def print_main_remedy(
         return
     if not finding.remedies:
         return
-    first = finding.remedies[0]
-    commands = [item for item in first.commands if not item.startswith("tfdoctor check")] or first.commands
-    print_labelled(out, "Do", shorten_text(capitalize_remedy(first.full_text), out.width - LABEL_COLUMNS, 2))
+    first_remedy = finding.remedies[0]
+    commands = [item for item in first_remedy.commands if not item.startswith("tfdoctor check")] or first_remedy.commands
+    print_labelled(out, "Do", shorten_text(capitalize_remedy(first_remedy.full_text), out.width - LABEL_COLUMNS, 2))
     lines_of_commands = list(format_commands(commands, LABEL_COLUMNS, out.width))
     if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = _select_commands(commands, out.width)
@@ -190,9 +190,9 @@ def print_main_remedy(
         print_labelled(out, "", f"The rest: {check_command} -v")
     else:
         print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
-    if undo_text := describe_undo_with_root_note(first):
+    if undo_text := describe_undo_with_root_note(first_remedy):
         print_labelled(out, "", undo_text)
-    if needs_root(first):
+    if needs_root(first_remedy):
         _print_alternative(out, finding, check_command)
 
 
@@ -209,7 +209,7 @@ def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[
     return selected
 
 
-def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
+def _print_alternative(out: Page, finding: Finding, check_command: str) -> None:
     """Print the first other remedy that needs no root, or else the advice to ask an administrator."""
     for remedy in finding.remedies[1:]:
         is_alternative = any(
@@ -217,7 +217,7 @@ def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
             for command in remedy.commands
         )
         if is_alternative and not needs_root(remedy):
-            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}: {typed} -v"
+            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}: {check_command} -v"
             print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
             return
     print_labelled(out, "No root?", ROOT_NOTE)
@@ -251,17 +251,17 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
 def _is_redundant(area: Area, report: Report) -> bool:
     """Return whether the loader's line says nothing new.
 
-    This is so if its status is good, or if another line already reports the missing library.
+    That is the case if its status is good, or if another line reports a missing library already.
     """
     return area.status is Status.GOOD or any(
         other.status is Status.BAD for other in report.areas if other.name in ("CUDA", "cuDNN", "Driver")
     )
 
 
-def _print_area(out: Page, area: Area, main: Finding | None) -> None:
+def _print_area(out: Page, area: Area, main_finding: Finding | None) -> None:
     """Print the line of an area: the longest of its texts that fits, and the code of its first finding."""
     texts = [clean_line(text) for text in (area.text, *area.short_texts)]
-    other_findings = [finding for finding in area.findings if finding is not main]
+    other_findings = [finding for finding in area.findings if finding is not main_finding]
     code = ""
     if area.findings:
         finding = (other_findings or area.findings)[0]
@@ -284,13 +284,17 @@ def _print_area(out: Page, area: Area, main: Finding | None) -> None:
 
 
 def _print_failed_checks(out: Page, report: Report) -> None:
-    """Print why checks could not be run, if the verdict is good: it could then be wrong."""
+    """Print why checks could not be run if the verdict is good, because the verdict could then be wrong."""
     if not report.verdict.gpu_usable:
         return
-    not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
-    for outcome in not_run[:2]:
-        crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
-        text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.reason)}"
+    failed_outcomes = [
+        outcome
+        for outcome in report.outcomes
+        if outcome.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
+    ]
+    for outcome in failed_outcomes[:2]:
+        crash_note = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
+        text = f"{outcome.code} could not be run: {crash_note}{clean_line(outcome.reason)}"
         print_hanging(
             out,
             format_mark(Status.UNKNOWN),
@@ -345,43 +349,43 @@ def format_count(count: int, word: str, plural: str = "") -> str:
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
-def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
+def _print_footer(out: Page, report: Report, fix: Offer | None, check_command: str) -> None:
     """Print the number of findings, and the commands that show more."""
     counts = report.count_outcomes()
-    errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
-    warnings = sum(finding.severity is Severity.WARNING for finding in report.findings)
-    not_run = counts["could_not_check"] + counts["crashed"]
-    parts = [format_count(errors, "problem") + _format_codes(report, Severity.ERROR)] if errors else []
-    parts += [format_count(warnings, "warning") + _format_codes(report, Severity.WARNING)] if warnings else []
+    error_count = sum(finding.severity is Severity.ERROR for finding in report.findings)
+    warning_count = sum(finding.severity is Severity.WARNING for finding in report.findings)
+    not_run_count = counts["could_not_check"] + counts["crashed"]
+    parts = [format_count(error_count, "problem") + _format_codes(report, Severity.ERROR)] if error_count else []
+    parts += [format_count(warning_count, "warning") + _format_codes(report, Severity.WARNING)] if warning_count else []
     parts = [join_words(parts)] if parts else []
-    parts += [] if errors else [f"{counts['clean']} checks found nothing"]
-    parts += [f"{format_count(not_run, 'check')} could not be run"] if not_run else []
+    parts += [] if error_count else [f"{counts['clean']} checks found nothing"]
+    parts += [f"{format_count(not_run_count, 'check')} could not be run"] if not_run_count else []
     out.print(Text(f"{'; '.join(parts)}."))
-    main = report.main_finding
-    if main is None:
+    main_finding = report.main_finding
+    if main_finding is None:
         if report.observed is None and report.verdict.gpu_usable:
-            print_more_commands(out, "See it compute", [(f"{typed} --deep", "")])
+            print_more_commands(out, "See it compute", [(f"{check_command} --deep", "")])
         elif not report.verdict.gpu_usable:
-            print_more_commands(out, "More", [(f"{typed} -v", "")])
+            print_more_commands(out, "More", [(f"{check_command} -v", "")])
         return
-    is_fixable = fix is not None and any(finding is main for finding in fix.findings)
-    other_remedies = len(main.remedies) - (not is_fixable)
-    extras = [format_count(other_remedies, "other way")] if other_remedies > 0 else []
-    extras += ["all warnings"] if warnings > 1 else []
+    is_fixable = fix is not None and any(finding is main_finding for finding in fix.findings)
+    other_remedy_count = len(main_finding.remedies) - (not is_fixable)
+    hidden_parts = [format_count(other_remedy_count, "other way")] if other_remedy_count > 0 else []
+    hidden_parts += ["all warnings"] if warning_count > 1 else []
     if fix is not None and not is_fixable:
         print_more_commands(
             out,
             f"{join_words([finding.code for finding in fix.findings][:3])} can be fixed",
             [(fix.command, "")],
         )
-    evidence = join_words([*extras, "the evidence"])
-    print_more_commands(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
+    evidence = join_words([*hidden_parts, "the evidence"])
+    print_more_commands(out, "More", [(f"tfdoctor explain {main_finding.code}", ""), (f"{check_command} -v", evidence)])
 
 
 def _format_codes(report: Report, severity: Severity) -> str:
-    """Return the codes of the findings of a severity in parentheses.
+    """Return the codes of the findings of a severity in parentheses, such as " (TFD201, TFD203)".
 
-    Return "" if there is at most one, because the screen already shows it.
+    Return "" if there is only one finding, because the screen shows its code already.
     """
     codes = [finding.code for finding in report.findings if finding.severity is severity]
     if len(codes) < 2:
@@ -391,7 +395,7 @@ def _format_codes(report: Report, severity: Severity) -> str:
 
 
 def print_more_commands(out: Page, label: str, commands: list[tuple[str, str]]) -> None:
-    """Print commands that show more, on one line if they fit. `commands` has (command, description or "")."""
+    """Print commands that show more, on one line if they fit. `commands` contains (command, description or "")."""
     line = Text(f"{label}: ")
     for index, (command, description) in enumerate(commands):
         entry = Text(command) + Text(f" ({description})" if description else "")

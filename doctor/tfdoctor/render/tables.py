@@ -25,6 +25,6 @@ def make_console(columns: int, *, coloured: bool) -> Console:
 
 
 def get_text(console: Console) -> str:
-    """Return the text that was printed to a console of `make_console`, without trailing spaces."""
+    """Return the text that was printed to a console from `make_console`, without trailing spaces."""
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"

@@ -28,11 +28,11 @@ ASCII_REPLACEMENTS = str.maketrans(
         "”": '"',
     }
 )
-"""ASCII replacements for the typographic characters in tfdoctor's texts, for encodings without them."""
+"""Replacements for the typographic characters in tfdoctor's texts, for encodings that do not contain them."""
 
 
 class Layout(TypedDict):
-    """The keyword arguments that every `render_…` function accepts for its layout."""
+    """The keyword arguments with which the `render_…` functions accept a layout."""
 
     width: int
     colour: bool
@@ -58,7 +58,7 @@ class Terminal:
     def width(self) -> int:
         """The width in columns, between 20 and 200.
 
-        It is the value of COLUMNS, or the width of the terminal (at most 110), or 80.
+        It is the value of COLUMNS, else the width of the terminal (at most 110), else 80.
         """
         columns = os.environ.get("COLUMNS", "")
         if columns.isdecimal() and columns.strip("0"):

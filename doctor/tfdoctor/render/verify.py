@@ -31,9 +31,8 @@ __all__ = [
     "render_stage",
 ]
 
-
 _DOCKERFILE_INSTRUCTIONS = ("USER ", "RUN ", "ENV ", "FROM ")
-"""How a command of a remedy begins that is a line for a Dockerfile."""
+"""The beginnings of a remedy's commands that are lines for a Dockerfile."""
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
 """The mark and the style of each status."""
 
@@ -67,16 +66,16 @@ def render_result(
     colour: bool = False,
 ) -> str:
     """Return the verdict, the reason and the remedy, shortened to fit on one screen with the stages."""
-    for lines in (MAX_TEXT_LINES, 2, 1):
+    for max_lines in (MAX_TEXT_LINES, 2, 1):
         out = Page(width, coloured=colour)
-        _print_result(out, verification, verbose=verbose, quiet=quiet, lines=lines)
+        _print_result(out, verification, verbose=verbose, quiet=quiet, max_lines=max_lines)
         if out.height + len(verification.stages) <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
-    """Print the result, with the reason in at most `lines` lines."""
+def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet: bool, max_lines: int) -> None:
+    """Print the result, with the reason in at most `max_lines` lines."""
     status = {True: "passed", False: "failed", None: "skipped"}[verification.ok]
     mark, style = MARKS[status]
     cause = (
@@ -93,36 +92,36 @@ def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet
         _print_simulation(out, verification.simulated, verbose=verbose)
     if quiet or not verification.findings:
         return
-    main_finding, *others = verification.findings
+    main_finding, *other_findings = verification.findings
     if verbose:
         print_explanation(out, main_finding)
-        for finding in others:
+        for finding in other_findings:
             print_hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
         return
     out.print()
-    print_reason(out, main_finding.explanation, lines=lines, dense=lines < MAX_TEXT_LINES)
+    print_reason(out, main_finding.explanation, lines=max_lines, dense=max_lines < MAX_TEXT_LINES)
     # Lines for a Dockerfile are useless unless they are complete.
     commands = main_finding.remedies[0].commands if main_finding.remedies else ()
     print_main_remedy(
         out,
         main_finding,
-        None,
-        verification.command,
+        fix=None,
+        check_command=verification.command,
         is_short=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
     )
     out.print()
-    for finding in others[:2]:
+    for finding in other_findings[:2]:
         print_hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
-    extras = (
+    hidden_parts = (
         [format_count(len(main_finding.remedies) - 1, "other way")] if len(main_finding.remedies) > 1 else []
     )
-    extras += [format_count(len(others) - 2, "more finding")] if len(others) > 2 else []
+    hidden_parts += [format_count(len(other_findings) - 2, "more finding")] if len(other_findings) > 2 else []
     print_more_commands(
         out,
         "More",
         [
             (f"tfdoctor explain {main_finding.code}", ""),
-            (f"{verification.command} -v", join_words([*extras, "the evidence"])),
+            (f"{verification.command} -v", join_words([*hidden_parts, "the evidence"])),
         ],
     )
 
@@ -132,8 +131,8 @@ def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> No
     proven = "; ".join(simulation.proves) or "nothing: see above"
     print_hanging(out, Text("  Shows     ", style="bold"), clean_line(proven, limit=1000))
     not_proven = simulation.does_not_prove if verbose else simulation.does_not_prove[:2]
-    hidden_count = format_count(len(simulation.does_not_prove) - len(not_proven), "other thing")
-    suffix = "" if len(not_proven) == len(simulation.does_not_prove) else f"; {hidden_count} (-v)"
+    hidden_text = format_count(len(simulation.does_not_prove) - len(not_proven), "other thing")
+    suffix = "" if len(not_proven) == len(simulation.does_not_prove) else f"; {hidden_text} (-v)"
     print_hanging(
         out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_proven)}{suffix}", limit=1500)
     )
@@ -188,18 +187,22 @@ def make_verification_json(verification: Verification) -> dict[str, Any]:
 
 def make_junit_xml(verification: Verification) -> str:
     """Return JUnit XML with one test case for each stage."""
-    failed = sum(stage.status == "failed" for stage in verification.stages)
-    skipped = sum(stage.status == "skipped" for stage in verification.stages)
+    failed_count = sum(stage.status == "failed" for stage in verification.stages)
+    skipped_count = sum(stage.status == "skipped" for stage in verification.stages)
     seconds = sum(stage.seconds for stage in verification.stages)
-    simulated = f" (simulated: {verification.simulated.title})" if verification.simulated is not None else ""
-    counts = (
-        f'name={quote_attribute(f"tfdoctor verify {verification.target}{simulated}")} tests="{len(verification.stages)}" '
-        f'failures="{failed}" errors="0" skipped="{skipped}" time="{seconds:.2f}"'
+    simulation_note = f" (simulated: {verification.simulated.title})" if verification.simulated is not None else ""
+    suite_attributes = (
+        f'name={quote_attribute(f"tfdoctor verify {verification.target}{simulation_note}")} tests="{len(verification.stages)}" '
+        f'failures="{failed_count}" errors="0" skipped="{skipped_count}" time="{seconds:.2f}"'
+    )
+    stage_count = len(verification.stages)
+    suites_attributes = (
+        f'tests="{stage_count}" failures="{failed_count}" skipped="{skipped_count}" time="{seconds:.2f}"'
     )
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites tests="{len(verification.stages)}" failures="{failed}" skipped="{skipped}" time="{seconds:.2f}">',
-        f"<testsuite {counts}>",
+        f"<testsuites {suites_attributes}>",
+        f"<testsuite {suite_attributes}>",
     ]
     for stage in verification.stages:
         lines.append(
@@ -207,7 +210,9 @@ def make_junit_xml(verification: Verification) -> str:
         )
         if stage.status == "failed":
             cause = verification.cause.value if verification.cause is not None else "inconclusive"
-            details = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in verification.findings)
+            details = "\n\n".join(
+                f"{finding.code} {finding.title}\n{finding.explanation}" for finding in verification.findings
+            )
             lines.append(
                 f"<failure type={quote_attribute(cause)} message={quote_attribute(stage.detail)}>"
                 f"{escape_element(details)}</failure>"

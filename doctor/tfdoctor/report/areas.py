@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
     Texts = tuple[str, ...]
-    """The text of a line followed by shorter versions of it, the longest first."""
+    """The text of a line, followed by shorter versions of it."""
 
 
 def find_area(finding: Finding) -> str | None:
-    """Return the area that a finding belongs to; None for findings about the report itself."""
+    """Return the name of the area that a finding belongs to, or None for a finding about the report itself."""
     rule = RULES_BY_CODE.get(finding.code)
     return rule.reported_area if rule is not None else None
 
@@ -55,7 +55,7 @@ def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -
 def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[Finding]) -> Area:
     """Return an area with its findings.
 
-    `fact_status` and `texts` come from the facts alone. Findings change the status unless it is already bad.
+    `fact_status` and `texts` come from the facts alone. Findings change the status, unless it is bad already.
     """
     if (
         name == TENSORFLOW
@@ -63,7 +63,7 @@ def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[
         and findings
         and findings[0].cause is not Cause.TENSORFLOW_MISSING
     ):
-        # TensorFlow is installed but cannot be examined.
+        # TensorFlow is installed but cannot be examined, so its finding says more than the facts.
         return Area(name, fact_status, findings[0].title, tuple(findings))
     if fact_status is Status.BAD or not findings:
         return Area(name, fact_status, texts[0], short_texts=texts[1:])
@@ -160,16 +160,16 @@ def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str],
 def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     """Return the status and the texts of the CUDA libraries that TensorFlow needs, without cuDNN."""
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
-    installed = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
+    toolkit_note = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
     if build is None or not build.gpu:
-        return Status.UNKNOWN, (f"nothing asks for it{installed}", "nothing asks for it")
+        return Status.UNKNOWN, (f"nothing asks for it{toolkit_note}", "nothing asks for it")
     required = [name for name in build.required if not name.startswith("libcudnn")]
     if not required or not isinstance(facts.loader, Known):
         return (
             Status.UNKNOWN,
-            (f"built for CUDA {build.cuda or '?'}; its libraries could not be resolved{installed}",),
+            (f"built for CUDA {build.cuda or '?'}; its libraries could not be resolved{toolkit_note}",),
         )
-    missing = _split_by_resolution(facts, required)[1]
+    _, missing = _split_by_resolution(facts, required)
     if not missing:
         version = build.cuda or "version not known"
         return Status.GOOD, (f"{version}: all {len(required)} libraries open", version)
@@ -182,13 +182,13 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         if len(required) > 1
         else "one"
     )
-    problem = {"none": "no library opens", "one": "its library does not open"}.get(
+    problem_text = {"none": "no library opens", "one": "its library does not open"}.get(
         count_text, f"{count_text} libraries do not open"
     )
     return Status.BAD, (
-        f"{prefix}, {problem}: {_join_first(names)}{installed}",
-        f"{prefix}, {problem}: {_join_first(names)}",
-        f"{prefix}, {problem}: {_join_first(names, 1)}",
+        f"{prefix}, {problem_text}: {_join_first(names)}{toolkit_note}",
+        f"{prefix}, {problem_text}: {_join_first(names)}",
+        f"{prefix}, {problem_text}: {_join_first(names, 1)}",
         f"{prefix}; not opened: {_join_first(names, 1)}",
         f"not opened: {_join_first(names, 1)}",
     )
@@ -197,7 +197,7 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
 def _describe_missing(facts: Facts, names: Sequence[str]) -> list[str]:
     """Describe libraries that cannot be opened. If a dependency is missing or damaged, the text names it."""
     loader = value_of(facts.loader)
-    descriptions: dict[str, None] = {}
+    descriptions: dict[str, None] = {}  # an ordered set
     for name in names:
         resolution = loader.resolution(name) if loader is not None else None
         missing = resolution.really_missing if resolution is not None else ()
@@ -260,7 +260,7 @@ def _describe_loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     )
     text = f"{path}, RUNPATH has {len(loader.runpath_folders)} folders that exist"
     required = (*build.required, *build.driver_libraries) if build is not None else ()
-    missing = _split_by_resolution(facts, required)[1]
+    _, missing = _split_by_resolution(facts, required)
     if loader.import_needs:
         return Status.BAD, (f"the import fails: {loader.import_needs[0].error}",)
     if not missing:

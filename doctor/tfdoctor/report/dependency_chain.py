@@ -39,7 +39,7 @@ __all__ = ["LINKS", "ChainLink", "make_chain"]
     "TensorFlow",
     "Python",
 )
-"""The names of the links, from the GPU to Python. Each link needs those before it."""
+"""The names of the links, from the GPU to Python. Each link depends on those before it."""
 _LINK_BY_AREA = {
     GPU: GPU_LINK,
     DRIVER: DRIVER_LINK,
@@ -49,7 +49,7 @@ _LINK_BY_AREA = {
     TENSORFLOW: TENSORFLOW_LINK,
 }
 """The link of each area. Findings of all other areas belong to the Python link."""
-_CONTAINER_DIGIT = "4"
+_CONTAINER_CODE_DIGIT = "4"
 """The first digit of the codes of findings about containers, such as TFD401."""
 
 
@@ -69,13 +69,14 @@ class ChainLink:
 def make_chain(report: Report) -> tuple[ChainLink, ...]:
     """Return the links of the chain, in the order of `LINKS`. Without a root cause, no link is broken."""
     areas = {area.name: area for area in report.areas}
-    status_and_text = {link: _get_area_line(areas.get(area)) for area, link in _LINK_BY_AREA.items()}
-    status_and_text[MODULE_LINK] = _describe_module(report.facts)
-    status_and_text[CONTAINER_LINK] = _describe_container(report.facts)
-    status_and_text[PYTHON_LINK] = _describe_python(report.facts)
+    status_and_text_by_link = {link: _get_area_line(areas.get(area)) for area, link in _LINK_BY_AREA.items()}
+    status_and_text_by_link[MODULE_LINK] = _describe_module(report.facts)
+    status_and_text_by_link[CONTAINER_LINK] = _describe_container(report.facts)
+    status_and_text_by_link[PYTHON_LINK] = _describe_python(report.facts)
+    module_status, _ = status_and_text_by_link[MODULE_LINK]
     findings_by_link: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        link = _find_link(finding, report.facts, status_and_text[MODULE_LINK][0])
+        link = _find_link(finding, report.facts, module_status)
         if link is not None and finding.severity > Severity.INFO:
             findings_by_link.setdefault(link, []).append(finding)
     root = (
@@ -84,14 +85,14 @@ def make_chain(report: Report) -> tuple[ChainLink, ...]:
         else None
     )
     return tuple(
-        _make_link(name, *status_and_text[name], findings_by_link.get(name, ()), root) for name in LINKS
+        _make_link(name, *status_and_text_by_link[name], findings_by_link.get(name, ()), root) for name in LINKS
     )
 
 
 def _make_link(
     name: str, status: Status, text: str, findings: Sequence[Finding], root: Finding | None
 ) -> ChainLink:
-    """Return a link. Its findings can only make its status worse."""
+    """Return a link, which is broken if `root` is one of its findings. Findings can only make its status worse."""
     worst = max((finding.severity for finding in findings), default=Severity.INFO)
     if worst is Severity.ERROR:
         status = Status.BAD
@@ -99,7 +100,11 @@ def _make_link(
         status = Status.WARNING
     is_broken = any(finding is root for finding in findings)
     return ChainLink(
-        name, status, text, tuple(sorted(findings, key=lambda finding: -finding.severity)), is_broken
+        name=name,
+        status=status,
+        text=text,
+        findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
+        broken=is_broken,
     )
 
 
@@ -111,7 +116,7 @@ def _find_link(finding: Finding, facts: Facts, module_status: Status) -> str | N
     area = find_area(finding)
     if area is None:
         return None
-    if finding.code[3] == _CONTAINER_DIGIT:  # the first digit after "TFD"
+    if finding.code[3] == _CONTAINER_CODE_DIGIT:  # the first digit after "TFD"
         return CONTAINER_LINK
     if area in (GPU, DRIVER) and isinstance(facts.driver.pci, Absent) and module_status is Status.BAD:
         return GPU_LINK  # there is no GPU, so the later links cannot work
@@ -128,7 +133,7 @@ def _get_area_line(area: Area | None) -> tuple[Status, str]:
 
 
 def _describe_module(facts: Facts) -> tuple[Status, str]:
-    """Return the status and the text of the kernel module, which WSL and some containers do not show."""
+    """Return the status and the text of the kernel module, which is not visible in WSL and in some containers."""
     module = facts.driver.kernel_module
     if isinstance(module, Known):
         kind = ", the open kernel module" if module.value.open_kernel else ""
@@ -144,6 +149,7 @@ def _describe_module(facts: Facts) -> tuple[Status, str]:
 
 
 def _describe_container(facts: Facts) -> tuple[Status, str]:
+    """Return the status and the text of the container runtime. Without a container, its status is GOOD."""
     container = facts.machine.container
     if not container:
         return Status.GOOD, "none between: this is not a container"

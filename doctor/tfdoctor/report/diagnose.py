@@ -49,14 +49,18 @@ def diagnose(
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _find_root(findings, prediction)
     if image is None:
-        adapted = adapt_findings(context.target, root, findings, SECONDARY_CODES)
+        adapted_by_id = adapt_findings(context.target, root, findings, SECONDARY_CODES)
     else:
         from tfdoctor.advice.image import adapt_image_findings
 
-        adapted = adapt_image_findings(context.target, root, findings, SECONDARY_CODES)
-    outcomes = tuple(replace(o, findings=tuple(adapted[id(f)] for f in o.findings)) for o in outcomes)
-    findings = [adapted[id(finding)] for finding in findings]
-    root = adapted[id(root)] if root is not None else None
+        adapted_by_id = adapt_image_findings(context.target, root, findings, SECONDARY_CODES)
+    # `adapted_by_id` maps the `id` of each finding to the same finding with other remedies.
+    outcomes = tuple(
+        replace(outcome, findings=tuple(adapted_by_id[id(finding)] for finding in outcome.findings))
+        for outcome in outcomes
+    )
+    findings = [adapted_by_id[id(finding)] for finding in findings]
+    root = adapted_by_id[id(root)] if root is not None else None
     consequence_causes = root.cause.consequences if root is not None else frozenset()
     consequences = [f for f in findings if f is not root and f.cause in consequence_causes]
     other_findings = [f for f in findings if f is not root and f not in consequences]
@@ -79,8 +83,8 @@ def diagnose(
 def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
     """Return the finding that is the root cause, or None if there is no error.
 
-    If no GPU is predicted to be registered, this is a finding with the predicted cause, preferably an error.
-    Otherwise, or if there is no such finding, it is the first error.
+    If the prediction is that no GPU is registered, this is a finding with the predicted cause, preferably an error.
+    In all other cases, or if there is no such finding, it is the first error.
     """
     findings = [finding for finding in findings if finding.code not in SECONDARY_CODES]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
@@ -107,17 +111,10 @@ def _is_about_python(finding: Finding) -> bool:
 
 
 def _add_root_cause(prediction: Prediction, root: Finding | None) -> Prediction:
-    """Return the prediction, with the root finding's cause if it is a failure of unknown cause."""
+    """Return the prediction. If it is a failure of unknown cause, it gets the cause of the root finding."""
     if prediction.gpu_registered is not False or prediction.cause is not Cause.INCONCLUSIVE or root is None:
         return prediction
-    return Prediction(
-        prediction.gpu_registered,
-        prediction.gpu_count,
-        prediction.missing_libraries,
-        root.cause,
-        prediction.import_ok,
-        prediction.reasons,
-    )
+    return replace(prediction, cause=root.cause)
 
 
 def _make_verdict(
@@ -145,7 +142,12 @@ def _make_verdict(
             summary = headline = f"TensorFlow could not be examined: {lower_first(root.title)}"
         elif root is not None:
             headline = f"{headline[:-1]}: {lower_first(root.title)}"
-        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, summary, headline)
+        return Verdict(
+            gpu_usable=None,
+            cause=root.cause if root else Cause.INCONCLUSIVE,
+            summary=summary,
+            headline=headline,
+        )
     if registered is False:
         reason = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
         cause = root.cause if root is not None else prediction.cause
@@ -153,62 +155,65 @@ def _make_verdict(
         effect = "does not use the GPU" if observed is not None else "will not use the GPU"
         reason = lower_first(reason)
         return Verdict(
-            False,
-            cause,
-            f"{name} {verb} no GPU: {reason}",
-            f"{name} {effect}: {_shorten_reason(reason, name)}",
+            gpu_usable=False,
+            cause=cause,
+            summary=f"{name} {verb} no GPU: {reason}",
+            headline=f"{name} {effect}: {_shorten_reason(reason, name)}",
         )
     if root is not None:
         reason = lower_first(root.title)
         return Verdict(
-            False,
-            root.cause,
-            f"{name} registers the GPU but cannot use it: {reason}",
-            f"{name} sees the GPU but cannot use it: {_shorten_reason(reason, name)}",
+            gpu_usable=False,
+            cause=root.cause,
+            summary=f"{name} registers the GPU but cannot use it: {reason}",
+            headline=f"{name} sees the GPU but cannot use it: {_shorten_reason(reason, name)}",
         )
     plural = "" if count == 1 else "s"
     verb = "registers" if observed is not None else "will register"
     suffix = (
         f" ({unchecked_count} check{'s' * (unchecked_count > 1)} could not be run)" if unchecked_count else ""
     )
+    gpus = "the GPU" if count == 1 else f"{count} GPUs"
     return Verdict(
-        True,
-        Cause.HEALTHY,
-        f"{name} {verb} {count} GPU{plural}; no problems found{suffix}.",
-        f"{name} {'uses' if observed is not None else 'will use'} {'the GPU' if count == 1 else f'{count} GPUs'}.",
+        gpu_usable=True,
+        cause=Cause.HEALTHY,
+        summary=f"{name} {verb} {count} GPU{plural}; no problems found{suffix}.",
+        headline=f"{name} {'uses' if observed is not None else 'will use'} {gpus}.",
     )
 
 
 def _make_absent_verdict(root: Finding | None) -> Verdict:
     """Return the verdict for a Python without TensorFlow.
 
-    Its `gpu_usable` is False if the root finding would stop any TensorFlow from using a GPU, and None otherwise.
+    Its `gpu_usable` is False if the root finding would prevent any TensorFlow from using a GPU, else None.
     """
-    absent = "TensorFlow is not installed in this Python"
+    absence_text = "TensorFlow is not installed in this Python"
     if root is None or find_area(root) == TENSORFLOW:
         cause = root.cause if root is not None else Cause.INCONCLUSIVE
-        return Verdict(None, cause, f"{absent}.", _format_absence(absent, root))
+        return Verdict(
+            gpu_usable=None, cause=cause, summary=f"{absence_text}.", headline=_format_absence(absence_text, root)
+        )
     reason = lower_first(root.title)
     return Verdict(
-        False,
-        root.cause,
-        f"{absent}, and none could use a GPU here: {reason}",
-        f"{absent}, and no GPU can be used: {reason}",
+        gpu_usable=False,
+        cause=root.cause,
+        summary=f"{absence_text}, and none could use a GPU here: {reason}",
+        headline=f"{absence_text}, and no GPU can be used: {reason}",
     )
 
 
-def _format_absence(absent: str, root: Finding | None) -> str:
-    """Return `absent` as a sentence, with the title of the root finding if that has another cause."""
+def _format_absence(absence_text: str, root: Finding | None) -> str:
+    """Return `absence_text` as a sentence, with the title of the root finding if that has another cause."""
     if root is None or root.cause is Cause.TENSORFLOW_MISSING:
-        return f"{absent}."
-    return f"{absent}: {lower_first(root.title)}"
+        return f"{absence_text}."
+    return f"{absence_text}: {lower_first(root.title)}"
 
 
-def _shorten_reason(text: str, name: str) -> str:
-    """Return a reason that follows a mention of `name`, so that it does not repeat the name.
+def _shorten_reason(reason: str, name: str) -> str:
+    """Return a reason without `name` at its beginning, for use after a mention of that name.
 
     For example, "TensorFlow 2.4 needs …" becomes "it needs …".
     """
-    if text.startswith("A "):
-        return f"a{text[1:]}"
-    return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text
+    if reason.startswith("A "):
+        return f"a{reason[1:]}"
+    return f"it {reason.removeprefix(name).lstrip()}" if reason.startswith(f"{name} ") else reason

@@ -24,13 +24,13 @@ class FileOutcome(str, enum.Enum):
 
     OPENED = "opened"
     UNUSABLE = "cannot be used"
-    """The loader found it but could not load it."""
+    """The loader found the file but could not load it."""
     HIDDEN = "hidden"
-    """The loader would load it if another file did not come before it."""
+    """The loader would load the file if another file did not come before it."""
     NOT_CONSIDERED = "not considered"
-    """It is the required library, but in a folder that the loader does not search."""
+    """The file is the required library, but in a folder that the loader does not search."""
     OTHER_VERSION = "different version"
-    """It is the same library with a different soname, such as libcudnn.so.8 instead of libcudnn.so.9."""
+    """The file is the same library with a different soname, such as libcudnn.so.8 instead of libcudnn.so.9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
 def list_searches(facts: Facts) -> tuple[Search, ...]:
     """Return a search for each library, in the order in which TensorFlow opens them.
 
-    Libraries whose absence makes the import fail come first.
+    Libraries without which the import fails come first.
     """
     loader = value_of(facts.loader)
     if loader is None:
@@ -81,7 +81,7 @@ def list_searches(facts: Facts) -> tuple[Search, ...]:
 
 
 def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
-    """Return the search for a library, with the files that the loader tried, and other candidates."""
+    """Return the search for a library, with the files that the loader tried and with other candidates."""
     files = [
         LibraryFile(
             candidate.path,
@@ -90,24 +90,27 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
         )
         for candidate in resolution.tried
     ]
-    if resolution.path is not None and not any(candidate.path == resolution.path for candidate in files):
+    if resolution.path is not None and not any(file.path == resolution.path for file in files):
         files.append(
             LibraryFile(
                 resolution.path, FileOutcome.OPENED if resolution.ok else FileOutcome.UNUSABLE, resolution.via
             )
         )
-    files += _find_hidden(loader, resolution)
-    listed_paths = {posixpath.normpath(candidate.path) for candidate in files} | {resolution.real}
-    for candidate in loader.found:
-        if posixpath.normpath(candidate.path) in listed_paths or not _is_same_family(
-            candidate, resolution.soname
-        ):
+    files += _find_hidden_files(loader, resolution)
+    listed_paths = {posixpath.normpath(file.path) for file in files} | {resolution.real}
+    for library in loader.found:
+        if posixpath.normpath(library.path) in listed_paths or not _is_same_family(library, resolution.soname):
             continue
-        files.append(_make_unsearched_file(candidate, resolution))
-    return Search(resolution.soname, resolution.ok, _describe_result(loader, resolution), tuple(files))
+        files.append(_make_unsearched_file(library, resolution))
+    return Search(
+        soname=resolution.soname,
+        is_resolved=resolution.ok,
+        text=_describe_result(loader, resolution),
+        files=tuple(files),
+    )
 
 
-def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[LibraryFile]:
+def _find_hidden_files(loader: LoaderFacts, resolution: Resolution) -> Iterator[LibraryFile]:
     """Yield each file that is hidden because an environment variable puts another one before it."""
     seen_paths: set[str] = set()
     for change in loader.without:
@@ -126,11 +129,13 @@ def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[Librar
 
 
 def _is_same_family(library: FoundElsewhere, soname: str) -> bool:
+    """Return whether the library is the required one, perhaps in another version."""
     parts = split_soname(soname)
     return parts is not None and library.stem == f"lib{parts[0]}"
 
 
 def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> LibraryFile:
+    """Return the entry for a library in a folder that the loader does not search."""
     origin = f"of {library.package}" if library.package else ""
     if library.name != resolution.soname and not library.name.startswith(f"{resolution.soname}."):
         return LibraryFile(library.path, FileOutcome.OTHER_VERSION, f"{resolution.soname} is wanted")
@@ -140,7 +145,7 @@ def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> Li
 
 
 def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:
-    """Return a description of the result of a search."""
+    """Return a phrase on the result of a search, such as "opened, by RUNPATH"."""
     if resolution.ok:
         version = f" (version {resolution.version})" if resolution.version else ""
         if resolution.via == "already in the process":

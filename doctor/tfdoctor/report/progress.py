@@ -11,7 +11,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A progress display that shows nothing. The subclasses in `render.progress` print the progress."""
+    """A progress display that shows nothing. Its subclasses in `render.progress` print the progress."""
 
     def stage(self, text: str) -> None:
         """Begin a stage without a number."""
@@ -26,7 +26,7 @@ class Progress:
         """Report a line of a program's output."""
 
     def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
-        """Report the progress of one layer of a download, in bytes; None means unknown."""
+        """Report how many of the `size` bytes of one layer were downloaded; None means unknown."""
 
     def done(self) -> None:
         """Report that the running step has ended."""

@@ -33,7 +33,7 @@ GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
     "Environment",
 )
 """The areas of the report's summary, which has one line for each."""
-_AREA_BY_HUNDREDS = {
+_AREA_BY_FIRST_DIGIT = {
     "1": DRIVER,
     "2": CUDA,
     "3": TENSORFLOW,
@@ -73,7 +73,7 @@ class RuleContext:
 
     @cached_property
     def loader(self) -> LoaderFacts | None:
-        """The libraries as the dynamic loader resolves them; None if that is not known."""
+        """The libraries as the dynamic loader resolves them; None if they are not known."""
         return value_of(self.facts.loader)
 
     @cached_property
@@ -116,9 +116,9 @@ class CouldNotCheck:
 
 
 Prerequisite = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
-"""A requirement of a rule (see `shared/prerequisites`).
+"""A condition that must be met before a rule is checked (see `shared/prerequisites`).
 
-The function returns None if the requirement is met, else the result of the rule.
+The function returns None if it is met, else the result of the rule.
 """
 Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 - Python 3.10 evaluates it
 """The result of a rule: its findings, or why it has none. An empty sequence means that there is no problem."""
@@ -136,13 +136,13 @@ class Rule(RuleBase):
     causes: tuple[Cause, ...]
     """The causes that its findings can have."""
     check: Callable[[RuleContext], Result]
-    """The function that applies the rule. It is called only if all of `needs` are met."""
+    """The function that applies the rule. It is called only if all prerequisites in `needs` are met."""
     needs: tuple[Prerequisite, ...] = ()
-    """The requirements, in the order in which they are tested. The first one that is not met decides the outcome."""
+    """The prerequisites, in the order in which they are tested. The first unmet one decides the outcome."""
     area: str = ""
-    """The area of its findings; "" means the area of the code's first digit."""
+    """The area of the findings; "" means the area that belongs to the first digit of the code."""
     short_title: str = ""
-    """The title in a few words, for the area's line. A finding can have a short title of its own."""
+    """The title in a few words, for the summary line of the area. A finding can override it."""
     containers_only: bool = False
     """True if the rule concerns only containers that this machine could start.
 
@@ -166,14 +166,14 @@ class Rule(RuleBase):
     @property
     def reported_area(self) -> str | None:
         """The area whose status the findings change; None if they concern the report itself."""
-        return self.area or _AREA_BY_HUNDREDS.get(self.code[3])
+        return self.area or _AREA_BY_FIRST_DIGIT.get(self.code[3])
 
     def run(self, context: RuleContext) -> Outcome:
-        """Return the rule's outcome on these facts. An exception in the rule gives the outcome CRASHED."""
+        """Run the rule and return its outcome, which is CRASHED if the rule raises an exception."""
         try:
-            outcomes = (need(context) for need in self.needs)
-            unmet = next((outcome for outcome in outcomes if outcome is not None), None)
-            result = unmet if unmet is not None else self.check(context)
+            prerequisite_results = (prerequisite(context) for prerequisite in self.needs)
+            unmet_result = next((result for result in prerequisite_results if result is not None), None)
+            result = unmet_result if unmet_result is not None else self.check(context)
         except Exception as error:  # a defect of one rule must not hide the findings of the others
             return Outcome(self.code, OutcomeKind.CRASHED, reason=f"{type(error).__name__}: {error}")
         if isinstance(result, NotApplicable):
@@ -188,7 +188,7 @@ class Rule(RuleBase):
 def make_unknown_result(
     fact: Known[Any] | Absent | Unknown, name: str
 ) -> NotApplicable | CouldNotCheck | None:
-    """Return the result of a rule that needs this fact; None if the fact is known.
+    """Return the result of a rule that cannot run without this fact; None if the fact is known.
 
     `name` names the fact in the reason.
     """
@@ -200,9 +200,9 @@ def make_unknown_result(
 
 
 def require_value(value: T | None) -> T:
-    """Return a value that a rule's `needs` have checked to exist.
+    """Return a value whose presence the rule's `needs` have already checked.
 
-    Raise LookupError if it is None: the rule uses a value that its needs do not cover.
+    Raise LookupError if it is None, because then a prerequisite is missing from `needs`.
     """
     if value is None:
         msg = "the rule asks for something that is not in its needs"
@@ -217,6 +217,7 @@ def make_evidence(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
 
 def extract_section(docstring: str, heading: str) -> str:
     """Return the text below an underlined heading of a rule's docstring; "" if it lacks the heading."""
+    # the text ends at the next underlined heading, or at the end of the docstring
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL
     )

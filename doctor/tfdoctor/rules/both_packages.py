@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 SAME_FILE_PACKAGES = {"tensorflow", "tensorflow-gpu"}
-"""Packages that contain the same files if their versions are equal, in releases with the trait `same-files`."""
+"""Packages with the same files if their versions are equal and the release has the trait `same-files`."""
 
 
 def check(context: RuleContext) -> Result:
@@ -55,10 +55,10 @@ def check(context: RuleContext) -> Result:
 def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
     """Return the finding about several packages in one folder.
 
-    It is an error only if it is the root cause or if the import fails.
+    It is an error only if it is the root cause, or if the import fails.
     """
-    names = {name_and_version.split(" ")[0] for name_and_version in builds}
-    versions = {name_and_version.split(" ")[1] for name_and_version in builds}
+    names = {package_label.split(" ")[0] for package_label in builds}
+    versions = {package_label.split(" ")[1] for package_label in builds}
     build = context.build
     is_serious = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
     have_same_files = (
@@ -80,8 +80,8 @@ def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Fin
         ),
         title=f"{len(builds)} TensorFlow packages are installed over each other: {', '.join(builds)}",
         evidence=[
-            Evidence(tensorflow.package_dir if tensorflow else "", name_and_version)
-            for name_and_version in builds
+            Evidence(tensorflow.package_dir if tensorflow else "", package_label)
+            for package_label in builds
         ],
         remedies=_build_single_package_remedies(context, sorted(names), is_harmless=is_harmless),
     )

@@ -30,35 +30,34 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    gpus = card_status.list_gpu_conditions(context)
     findings = []
-    for gpu, health in gpus:
-        errors, repairs = _list_errors(health), _list_pending_repairs(health)
+    for gpu, condition in card_status.list_gpu_conditions(context):
+        errors, repairs = _list_errors(condition), _list_pending_repairs(condition)
         if errors or repairs:
             findings.append(_build_finding(context, gpu, errors, repairs))
     return findings
 
 
-def _list_errors(health: GpuCondition) -> list[str]:
+def _list_errors(condition: GpuCondition) -> list[str]:
     """Return the errors that need a reset or a new GPU, one phrase each."""
     errors = []
-    if health.recovery:
-        errors.append(f"the driver asks for: {health.recovery}")
-    if health.uncorrected:
+    if condition.recovery:
+        errors.append(f"the driver asks for: {condition.recovery}")
+    if condition.uncorrected:
         errors.append(
-            f"{health.uncorrected} memory errors since the driver was loaded could not be corrected"
+            f"{condition.uncorrected} memory errors since the driver was loaded could not be corrected"
         )
-    if health.remap_failure:
+    if condition.remap_failure:
         errors.append("a bad row of the memory could not be replaced (row remapping has failed)")
     return errors
 
 
-def _list_pending_repairs(health: GpuCondition) -> list[str]:
+def _list_pending_repairs(condition: GpuCondition) -> list[str]:
     """Return the repairs that the next reset will make, one phrase each."""
     repairs = []
-    if health.remap_pending:
+    if condition.remap_pending:
         repairs.append("a bad row of the memory is to be replaced at the next reset")
-    if health.retirement_pending:
+    if condition.retirement_pending:
         repairs.append("a bad page of the memory is to be retired when the driver is loaded again")
     return repairs
 
@@ -66,7 +65,7 @@ def _list_pending_repairs(health: GpuCondition) -> list[str]:
 def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
     """Return the finding about a GPU: a warning for errors, information for pending repairs alone."""
     sudo, name = advice.get_sudo_prefix(context.target), card_status.format_smi_gpu(gpu)
-    messages = [*errors, *repairs]
+    problems = [*errors, *repairs]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
         remedies.append(Remedy("The host's administrator has to reset the card or restart the machine."))
@@ -88,11 +87,11 @@ def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs
     return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.WARNING if errors else Severity.INFO,
-        f"{name}: {'; '.join(messages)}.",
+        f"{name}: {'; '.join(problems)}.",
         title="The card's memory has errors, or it needs a reset"
         if errors
         else "The card will fix its memory at the next reset",
-        evidence=[Evidence("nvidia-smi -q -x", f"{name}: {line}") for line in messages],
+        evidence=[Evidence("nvidia-smi -q -x", f"{name}: {line}") for line in problems],
         remedies=remedies,
     )
 

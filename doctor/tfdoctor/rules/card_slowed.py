@@ -43,18 +43,18 @@ MIN_POWER_LIMIT_RATIO = 0.8
 
 
 def check(context: RuleContext) -> Result:
-    gpus = card_status.list_gpu_conditions(context)
-    return [finding for gpu, health in gpus for finding in _build_card_findings(context, gpu, health)]
+    gpu_conditions = card_status.list_gpu_conditions(context)
+    return [finding for gpu, condition in gpu_conditions for finding in _build_card_findings(context, gpu, condition)]
 
 
-def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition) -> list[Finding]:
+def _build_card_findings(context: RuleContext, gpu: SmiGpu, condition: GpuCondition) -> list[Finding]:
     """Return the findings about one GPU: a slowdown, a low power limit, both or none."""
-    reasons = [SLOWDOWN_TEXTS[reason] for reason in SLOWDOWN_TEXTS if reason in health.slowdowns]
+    reasons = [SLOWDOWN_TEXTS[reason] for reason in SLOWDOWN_TEXTS if reason in condition.slowdowns]
     if len(reasons) > 1 and reasons[-1] == SLOWDOWN_TEXTS["hw_slowdown"]:
-        reasons = reasons[:-1]  # a more specific reason says the same
+        reasons = reasons[:-1]  # the specific reason before it says the same
     name, findings = card_status.format_smi_gpu(gpu), []
     if reasons:
-        temperature_text = f" It is at {health.temperature} °C." if health.temperature is not None else ""
+        temperature_text = f" It is at {condition.temperature} °C." if condition.temperature is not None else ""
         findings.append(
             RULE.make_finding(
                 Cause.INCONCLUSIVE,
@@ -62,7 +62,7 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition
                 f"{name}: {'; '.join(reasons)}.{temperature_text} It works, but more slowly than it could.",
                 title="The card is being slowed down",
                 evidence=[
-                    Evidence("nvidia-smi -q -x", f"{name}: {reason}: Active") for reason in health.slowdowns
+                    Evidence("nvidia-smi -q -x", f"{name}: {reason}: Active") for reason in condition.slowdowns
                 ],
                 remedies=[
                     Remedy(
@@ -72,7 +72,7 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: GpuCondition
                 ],
             )
         )
-    limit, default = health.power_limit, health.power_default
+    limit, default = condition.power_limit, condition.power_default
     if limit and default and limit < default * MIN_POWER_LIMIT_RATIO:
         findings.append(_build_low_limit_finding(context, gpu, limit, default))
     return findings

@@ -27,7 +27,7 @@ from tfdoctor.rules.base import Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, kernels
 
 COMMENT_OUT_SCRIPT = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia/# &/"
-"""The sed script that comments out the lines about NVIDIA's modules."""
+"""The sed script that comments out the lines of modprobe's configuration that forbid NVIDIA's modules."""
 
 
 class SwitchingTool(NamedTuple):
@@ -35,8 +35,9 @@ class SwitchingTool(NamedTuple):
 
     name: str
     file: str
-    """The file that it writes in /etc/modprobe.d."""
+    """The name of the file that it writes in /etc/modprobe.d."""
     command: str
+    """The command that switches the NVIDIA GPU on."""
 
 
 SWITCHING_TOOLS = (
@@ -106,6 +107,7 @@ def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
     sudo = advice.get_sudo_prefix(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
         manager = advice.get_package_manager(context.target)
+        # GRUB's folder and command are called grub on Arch Linux, and grub2 elsewhere
         folder = "grub" if manager == advice.PACMAN else "grub2"
         rebuild_command = f"{folder}-mkconfig -o /boot/{folder}/grub.cfg"
         return Remedy(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.files import ChangedFile
 
 MAX_NAMED_FILES = 4
+"""The maximum number of files that a text names."""
 
 
 def check(context: RuleContext) -> Result:
@@ -52,29 +53,29 @@ def check(context: RuleContext) -> Result:
     findings: list[Finding] = []
     is_reported_elsewhere = False
     for wheel in wheels:
-        missing = [path for path in wheel.lost if not _is_omitted_from_images(context, path)]
-        truncated = [file for file in wheel.changed if file.cut or file.size < 0]
-        not_libraries = [file for file in wheel.changed if file.foreign and file not in truncated]
-        resized = [
+        missing_paths = [path for path in wheel.lost if not _is_omitted_from_images(context, path)]
+        truncated_files = [file for file in wheel.changed if file.cut or file.size < 0]
+        non_library_files = [file for file in wheel.changed if file.foreign and file not in truncated_files]
+        resized_files = [
             file
             for file in wheel.changed
-            if file not in truncated and file not in not_libraries and wheel.installer != "conda"
+            if file not in truncated_files and file not in non_library_files and wheel.installer != "conda"
         ]
         for files, build_finding in (
-            (truncated, _build_truncated_finding),
-            (not_libraries, _build_file_type_finding),
-            (resized, _build_size_finding),
+            (truncated_files, _build_truncated_finding),
+            (non_library_files, _build_file_type_finding),
+            (resized_files, _build_size_finding),
         ):
-            unreported = [
+            unreported_files = [
                 file for file in files if f"{wheel.location}/{file.path}" not in reported_paths | shared_paths
             ]
-            is_reported_elsewhere |= len(unreported) < len(files)
-            if unreported:
-                findings.append(build_finding(context, wheel, unreported))
-        unreported_missing = [path for path in missing if f"{wheel.location}/{path}" not in reported_paths]
-        is_reported_elsewhere |= len(unreported_missing) < len(missing)
-        if unreported_missing:
-            findings.append(_build_missing_finding(context, wheel, unreported_missing))
+            is_reported_elsewhere |= len(unreported_files) < len(files)
+            if unreported_files:
+                findings.append(build_finding(context, wheel, unreported_files))
+        unreported_paths = [path for path in missing_paths if f"{wheel.location}/{path}" not in reported_paths]
+        is_reported_elsewhere |= len(unreported_paths) < len(missing_paths)
+        if unreported_paths:
+            findings.append(_build_missing_finding(context, wheel, unreported_paths))
     if not findings and is_reported_elsewhere:
         return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
@@ -88,8 +89,10 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
     """
     python, loader = context.python, context.loader
     reported_paths: set[str] = set()
-    for item in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
-        reported_paths.update(posixpath.normpath(attempt.path) for attempt in item.tried if attempt.problem)
+    for resolution in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
+        reported_paths.update(
+            posixpath.normpath(attempt.path) for attempt in resolution.tried if attempt.problem
+        )
     missing_names = {
         name
         for library in context.missing_libraries
@@ -102,8 +105,8 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
         reported_paths.update(
-            f"{location}/{item.path}"
-            for item in find_tensorflow_damage(python, context.tensorflow, context.compat)
+            f"{location}/{difference.path}"
+            for difference in find_tensorflow_damage(python, context.tensorflow, context.compat)
         )
     return reported_paths
 
@@ -134,34 +137,34 @@ def _join_names(paths: list[str]) -> str:
     return ", ".join(posixpath.basename(path) for path in paths[:MAX_NAMED_FILES]) + more
 
 
-def _list_size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
-    """Return each file's size in bytes (negative if it is missing) and the size that its wheel recorded."""
+def _list_size_evidence(wheel: Distribution, files: list[ChangedFile]) -> list[Evidence]:
+    """Return the current size of each file (negative if it is missing) and the size that its wheel recorded."""
     return [
         Evidence(
-            f"{owner.location}/{file.path}",
+            f"{wheel.location}/{file.path}",
             f"{'no file' if file.size < 0 else f'{file.size} bytes'}; the wheel brought {file.recorded}",
         )
         for file in files
     ]
 
 
-def _build_truncated_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _build_truncated_finding(context: RuleContext, wheel: Distribution, files: list[ChangedFile]) -> Finding:
     """Return the finding about files that are shorter than their own headers say."""
     consequence = (
         " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
         "by the loader, when it is used."
     )
-    return _build_unusable_finding(context, owner, files, "is truncated", consequence)
+    return _build_unusable_finding(context, wheel, files, "is truncated", consequence)
 
 
-def _build_file_type_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _build_file_type_finding(context: RuleContext, wheel: Distribution, files: list[ChangedFile]) -> Finding:
     """Return the finding about files that are not shared objects for this kind of machine."""
     consequence = ", and what is there is no shared object of this kind of machine: the loader refuses it."
-    return _build_unusable_finding(context, owner, files, "is damaged", consequence)
+    return _build_unusable_finding(context, wheel, files, "is damaged", consequence)
 
 
 def _build_unusable_finding(
-    context: RuleContext, owner: Distribution, files: list[ChangedFile], condition: str, consequence: str
+    context: RuleContext, wheel: Distribution, files: list[ChangedFile], condition: str, consequence: str
 ) -> Finding:
     """Return the finding about files that the loader cannot use.
 
@@ -171,50 +174,50 @@ def _build_unusable_finding(
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
-        f"{names} came with {owner.name} {owner.version}{consequence}",
+        f"{names} came with {wheel.name} {wheel.version}{consequence}",
         title=f"{names} {condition}",
-        evidence=_list_size_evidence(owner, files),
-        remedies=[_build_reinstall_remedy(context, owner)],
+        evidence=_list_size_evidence(wheel, files),
+        remedies=[_build_reinstall_remedy(context, wheel)],
     )
 
 
-def _build_size_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _build_size_finding(context: RuleContext, wheel: Distribution, files: list[ChangedFile]) -> Finding:
     """Return the finding about complete files whose size differs from the recorded one."""
     names = _join_names([file.path for file in files])
-    smaller = all(file.size < file.recorded for file in files)
+    is_smaller = all(file.size < file.recorded for file in files)
     reason = (
         "It is smaller but complete: it was stripped, or it is from another version."
-        if smaller
+        if is_smaller
         else "Another file was copied over it, or it was patched: its version is not that of the package."
     )
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
-        Severity.INFO if smaller else Severity.WARNING,
-        f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {reason}",
-        title=f"{names} is not as {owner.name} {owner.version} brought it",
-        evidence=_list_size_evidence(owner, files),
-        remedies=[_build_reinstall_remedy(context, owner)],
+        Severity.INFO if is_smaller else Severity.WARNING,
+        f"{names} is not the file that {wheel.name} {wheel.version} brought: its size differs. {reason}",
+        title=f"{names} is not as {wheel.name} {wheel.version} brought it",
+        evidence=_list_size_evidence(wheel, files),
+        remedies=[_build_reinstall_remedy(context, wheel)],
     )
 
 
-def _build_missing_finding(context: RuleContext, owner: Distribution, paths: list[str]) -> Finding:
+def _build_missing_finding(context: RuleContext, wheel: Distribution, paths: list[str]) -> Finding:
     """Return the finding about files that the wheel installed and that no longer exist."""
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.WARNING,
-        f"{owner.name} {owner.version} brought {_join_names(paths)}, and it is gone: removed by hand, or with another "
+        f"{wheel.name} {wheel.version} brought {_join_names(paths)}, and it is gone: removed by hand, or with another "
         "package that owned it, too. Programs that need it fail when they first use it.",
-        title=f"Files of {owner.name} {owner.version} are gone: {_join_names(paths)}",
-        evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in paths[:10]],
-        remedies=[_build_reinstall_remedy(context, owner)],
+        title=f"Files of {wheel.name} {wheel.version} are gone: {_join_names(paths)}",
+        evidence=[Evidence(f"{wheel.location}/{path}", "is not there") for path in paths[:10]],
+        remedies=[_build_reinstall_remedy(context, wheel)],
     )
 
 
-def _build_reinstall_remedy(context: RuleContext, owner: Distribution) -> Remedy:
+def _build_reinstall_remedy(context: RuleContext, wheel: Distribution) -> Remedy:
     """Return the remedy to reinstall the wheel."""
-    pin = f"{owner.name}=={owner.version}"
+    pin = f"{wheel.name}=={wheel.version}"
     return Remedy(
-        f"Install {owner.name} again.",
+        f"Install {wheel.name} again.",
         (
             advice.format_pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
             advice.format_check_command(context.target),

@@ -32,25 +32,25 @@ COMPAT_FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 
 def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
-    answer = state.cuda
-    if answer is None or not answer.loaded:
+    driver_result = state.cuda
+    if driver_result is None or not driver_result.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.COMPAT_NOT_SUPPORTED:
         return ()
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
-    evidence = [Evidence(source, f"cuInit: {answer.init_name} ({answer.init})")]
-    if answer.path:
-        evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
+    evidence = [Evidence(source, f"cuInit: {driver_result.init_name} ({driver_result.init})")]
+    if driver_result.path:
+        evidence.append(Evidence(driver_result.path, "is the libcuda that was loaded"))
     if state.resolution is not None and state.resolution.via:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
-    shadowing = path_shadowing.find_driver_shadowing(context, answer.path or "")
+    shadowing = path_shadowing.find_driver_shadowing(context, driver_result.path or "")
     if shadowing is not None:
         evidence += path_shadowing.list_hidden_file_evidence(context, shadowing)
     evidence += [*drivers.list_module_evidence(context), *drivers.list_pci_evidence(context)]
-    is_package = is_cuda_compat(context.facts, answer)
+    is_compat_package = is_cuda_compat(context.facts, driver_result)
     description = (
-        f"{answer.path} is from a cuda-compat package: a newer driver library on an older kernel module."
-        if is_package
+        f"{driver_result.path} is from a cuda-compat package: a newer driver library on an older kernel module."
+        if is_compat_package
         else "The driver library is newer than the kernel module."
     )
     return [
@@ -59,24 +59,24 @@ def check(context: RuleContext) -> Result:
             Severity.ERROR,
             f"{description} NVIDIA supports this on data-centre cards only; this card refuses it.",
             title="cuda-compat is loaded, and this card does not support it"
-            if is_package
+            if is_compat_package
             else "The driver library does not fit the kernel module, and this card refuses the combination",
             evidence=evidence,
-            remedies=_build_remedies(context, answer.path or "", is_package=is_package),
+            remedies=_build_remedies(context, driver_result.path or "", is_compat_package=is_compat_package),
         )
     ]
 
 
-def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Remedy]:
-    """Return the remedies for the libcuda at `path`; `is_package` if it is from a cuda-compat package."""
+def _build_remedies(context: RuleContext, path: str, *, is_compat_package: bool) -> list[Remedy]:
+    """Return the remedies for the libcuda at `path`; `is_compat_package` says whether a cuda-compat package owns it."""
     sudo = advice.get_sudo_prefix(context.target)
-    if not is_package:
+    if not is_compat_package:
         return [
             drivers.make_reboot_remedy(
                 context,
                 "If the driver was updated since the last start, restart: that loads its new kernel module.",
             ),
-            *_build_driver_update_remedy(context),
+            *_build_driver_update_remedies(context),
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
@@ -86,9 +86,9 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
         removal = path_shadowing.make_removal_remedy(context, shadowing)
     if removal is not None:
         remedies.append(removal)
-    match = COMPAT_FOLDER.search(path)
-    if match is not None and not context.facts.machine.container:
-        package = f"cuda-compat-{match[1]}-{match[2]}"
+    folder_match = COMPAT_FOLDER.search(path)
+    if folder_match is not None and not context.facts.machine.container:
+        package = f"cuda-compat-{folder_match[1]}-{folder_match[2]}"
         uninstall_command = {
             advice.APT: f"{sudo}apt-get remove {package}",
             advice.DNF: f"{sudo}dnf remove {package}",
@@ -109,16 +109,16 @@ def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> lis
                 ),
             )
         )
-    return [*remedies, *_build_driver_update_remedy(context)]
+    return [*remedies, *_build_driver_update_remedies(context)]
 
 
-def _build_driver_update_remedy(context: RuleContext) -> list[Remedy]:
+def _build_driver_update_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy to update the driver, with the minimum for this build's CUDA if that is known."""
     build = context.build
-    minimum = None
+    min_driver = None
     if build is not None and build.cuda is not None:
-        minimum = context.compat.driver_minimum(build.cuda).own
-    minimum_text = f" to {minimum} or newer" if minimum else ""
+        min_driver = context.compat.driver_minimum(build.cuda).own
+    minimum_text = f" to {min_driver} or newer" if min_driver else ""
     location = " on the host" if context.facts.machine.container else ""
     return [
         Remedy(

@@ -39,9 +39,9 @@ ERROR_CAUSES = (
         Cause.CUBLAS_INIT_FAILED,
     ),
 )
-"""Phrases in TensorFlow's errors, and the root cause that they show, if the log of the run shows none.
+"""Phrases of TensorFlow's errors and the root cause that they show. The first match counts.
 
-The first match counts.
+They are used only if the log of the run shows no cause.
 """
 NO_CODE_PHRASES = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
 """Phrases of the errors that mean that the build has no code for the GPU."""
@@ -52,6 +52,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("TensorFlow was not run (`--deep`)")
     if not context.observed.computed:
         return NotApplicable("TensorFlow lists no GPU to compute on")
+    # each line reports the computation on one GPU
     failures = [line for line in context.observed.computed if "failed" in line]
     if not failures:
         return ()
@@ -91,17 +92,20 @@ def _classify_error(context: RuleContext, line: str) -> Cause:
 
 def _classify_code_gap(context: RuleContext) -> Cause:
     """Return GPU_TOO_OLD if all GPUs are older than the build's oldest machine code, else GPU_TOO_NEW."""
-    driver = value_of(context.facts.driver.cuda)
+    driver_result = value_of(context.facts.driver.cuda)
     build = context.build
-    capabilities = build.release.cubin if build is not None and build.release is not None else ()
-    gpus = [
+    code_capabilities = build.release.cubin if build is not None and build.release is not None else ()
+    gpu_capabilities = [
         device.compute_capability
-        for device in (driver.devices if driver is not None else ())
+        for device in (driver_result.devices if driver_result is not None else ())
         if device.compute_capability
     ]
-    if capabilities and gpus:
-        oldest = min(capabilities, key=versions.parse_capability)
-        if all(versions.parse_capability(gpu) < versions.parse_capability(oldest) for gpu in gpus):
+    if code_capabilities and gpu_capabilities:
+        oldest = min(code_capabilities, key=versions.parse_capability)
+        if all(
+            versions.parse_capability(capability) < versions.parse_capability(oldest)
+            for capability in gpu_capabilities
+        ):
             return Cause.GPU_TOO_OLD
     return Cause.GPU_TOO_NEW
 

@@ -35,7 +35,7 @@ START_COMMANDS = {
     "apptainer": ("Apptainer (Singularity)", ("apptainer exec --nv IMAGE.sif python3 SCRIPT.py",)),
     "lxc": ("LXD", ("lxc config device add CONTAINER gpu gpu",)),
 }
-"""The name of each kind of container, and the command that starts it with GPUs."""
+"""The display name of each kind of container, and the commands that start it with GPUs."""
 
 
 def _require_container(context: RuleContext) -> NotApplicable | None:
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
     variables = context.facts.environment.variables
-    visible, capabilities = variables.get(VISIBLE_DEVICES_VARIABLE), variables.get(CAPABILITIES_VARIABLE)
+    visible_devices, capabilities = variables.get(VISIBLE_DEVICES_VARIABLE), variables.get(CAPABILITIES_VARIABLE)
     evidence = [Evidence("the loader" if state.resolution else "libcuda.so.1", state.reason)]
     evidence += [
         Evidence(name, repr(variables[name]))
@@ -62,8 +62,8 @@ def check(context: RuleContext) -> Result:
         Evidence("/dev", ", ".join(nodes.names) if nodes is not None else "no NVIDIA device node")
     )
     title, reason = "The container was started without GPUs", ""
-    if visible is not None and visible.strip() in NO_GPU_VALUES:
-        reason = f" {VISIBLE_DEVICES_VARIABLE} is {visible!r}, which asks for none."
+    if visible_devices is not None and visible_devices.strip() in NO_GPU_VALUES:
+        reason = f" {VISIBLE_DEVICES_VARIABLE} is {visible_devices!r}, which asks for none."
     elif (
         capabilities is not None
         and has_gpu_nodes(context.facts)

@@ -58,7 +58,7 @@ def check(context: RuleContext) -> Result:
             Cause.CPU_ONLY_BUILD,
             Severity.ERROR,
             f"{_explain_cpu_build(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
-            title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),
+            title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),  # without a version
             evidence=_list_evidence(context, tensorflow),
             remedies=_build_remedies(context, build, tensorflow),
         )

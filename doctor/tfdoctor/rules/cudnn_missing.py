@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
     if build is None:
         return ()
     if not missing:
-        return _find_lost_parts(context)
+        return _find_missing_parts(context)
     if context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
@@ -69,10 +69,10 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _find_lost_parts(context: RuleContext) -> list[Finding]:
-    """Return the finding about a libcudnn that opens although other files of its wheel are missing.
+def _find_missing_parts(context: RuleContext) -> list[Finding]:
+    """Return the finding about a libcudnn that can be opened although other files of its wheel are missing.
 
-    cuDNN opens these files when it is first used.
+    cuDNN opens these files when it is first used. The list is empty if none is missing.
     """
     loader, python = context.loader, context.python
     cudnn = next(

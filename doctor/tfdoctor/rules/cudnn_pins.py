@@ -83,7 +83,7 @@ def allows_built_cudnn(specifiers: SpecifierSet, built_cudnn: str) -> bool:
     major, minimum = versions.major(built_cudnn), versions.parse_numbers(built_cudnn)[:2]
     limits = [specifier.version.removesuffix(".*") for specifier in specifiers]
     candidates = [version for version in limits if versions.is_version(version)]
-    # x.9999 stands for the newest minor version
+    # "9.9999" stands for the newest minor version of cuDNN 9
     versions_to_try = [built_cudnn, f"{major}.9999", *candidates]
     return any(
         specifiers.contains(version, prereleases=True)

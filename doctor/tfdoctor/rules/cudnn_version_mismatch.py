@@ -57,9 +57,8 @@ def check(context: RuleContext) -> Result:
             f"there is no cudnn_version.h in the include folder beside it. TensorFlow wants {built_cudnn} or a higher minor"
         )
     version = cudnn.version
-    if versions.major(version) != versions.major(built_cudnn) or versions.parse_numbers(version)[
-        :2
-    ] >= _get_major_minor(built_cudnn):
+    has_same_major = versions.major(version) == versions.major(built_cudnn)
+    if not has_same_major or _get_major_minor(version) >= _get_major_minor(built_cudnn):
         return ()
     return [_build_minor_finding(context, resolution.path, version, built_cudnn)]
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tfdoctor.facts import LoadAttempt
     from tfdoctor.predict import MissingLibrary
 
+SYSTEM_PREFIXES = ("/usr/", "/lib", "/opt/")
+"""The beginnings of paths that belong to the system; "/lib" includes /lib64."""
+
 
 def check(context: RuleContext) -> Result:
     libraries = [
@@ -40,14 +43,14 @@ def check(context: RuleContext) -> Result:
     ]
     if not libraries:
         return ()
-    rejected_files = [_get_first_rejected_file(missing_library) for missing_library in libraries]
-    names = ", ".join(missing_library.soname for missing_library in libraries)
+    rejected_files = [_get_first_rejected_file(library) for library in libraries]
+    names = ", ".join(library.soname for library in libraries)
     evidence = []
-    for missing_library, attempt in zip(libraries, rejected_files, strict=True):
+    for library, attempt in zip(libraries, rejected_files, strict=True):
         evidence.append(Evidence(attempt.path, f"{attempt.problem} (reached through {attempt.via})"))
-        evidence.append(Evidence("the loader", missing_library.resolution.error))
-        evidence += [Evidence(copy.path, "is there, and never reached") for copy in missing_library.elsewhere]
-    causes_crash = any(missing_library.resolution.crash for missing_library in libraries)
+        evidence.append(Evidence("the loader", library.resolution.error))
+        evidence += [Evidence(copy.path, "is there, and never reached") for copy in library.elsewhere]
+    causes_crash = any(library.resolution.crash for library in libraries)
     file_names = dict.fromkeys(attempt.path.rpartition("/")[2] for attempt in rejected_files)
     explanation = f"The loader stops at {', '.join(file_names)} when TensorFlow asks for {names}: it takes no other file."
     if causes_crash:
@@ -63,13 +66,14 @@ def check(context: RuleContext) -> Result:
     )
     return [
         path_shadowing.add_shadowing_explanation(
-            context, finding, [missing_library.soname for missing_library in libraries], title=title
+            context, finding, [library.soname for library in libraries], title=title
         )
     ]
 
 
 def _describe_rejection(problem: str) -> str:
     """Return the predicate of the title for a file that the loader rejects because of `problem`."""
+    # the loader's probe uses these words for folders, programs and named pipes
     return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
@@ -84,8 +88,8 @@ def _build_remedies(
     """Return the remedies: bypass the damaged files, reinstall their wheels, or rename them."""
     paths = [attempt.path for attempt in rejected_files]
     # a copy is of use only if the loader's results without the variables show what hides it
-    is_measured = context.loader is not None and context.loader.without
-    copies = [copy for library in libraries for copy in library.elsewhere[:1]] if is_measured else []
+    has_measured_results = context.loader is not None and context.loader.without
+    copies = [copy for library in libraries for copy in library.elsewhere[:1]] if has_measured_results else []
     removal = advice.make_file_removal_remedy(context.target, rejected_files, copies)
     if removal is not None and all(library.elsewhere for library in libraries):
         return [removal]
@@ -116,7 +120,7 @@ def _build_remedies(
         Remedy(
             "Rename the damaged file.",
             (*rename_commands, advice.format_check_command(context.target)),
-            changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
+            changes_system=any(path.startswith(SYSTEM_PREFIXES) for path in paths),
             steps=tuple(Remove(path) for path in paths) if _are_in_environment(context, paths) else (),
         )
     ]
@@ -131,7 +135,7 @@ def _build_remedies(
 def _is_wheel_file(context: RuleContext, path: str) -> bool:
     """Return whether the file is from one of NVIDIA's wheels.
 
-    A link to a wheel's file counts if that file is damaged as well.
+    A file outside the wheels counts if a damaged file of a wheel has the same name: it can be a link to that file.
     """
     if context.python is None:
         return False
@@ -154,7 +158,7 @@ def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:
 
 def _get_sudo_prefix(context: RuleContext, path: str) -> str:
     """Return the sudo prefix if the path belongs to the system, else ""."""
-    return advice.get_sudo_prefix(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
+    return advice.get_sudo_prefix(context.target) if path.startswith(SYSTEM_PREFIXES) else ""
 
 
 RULE = Rule(

@@ -54,7 +54,7 @@ def check(context: RuleContext) -> Result:
     closed_nodes = state.cuda.closed_nodes if state.cuda is not None else ()
     refused_nodes = state.cuda.refused_nodes if state.cuda is not None and not closed_nodes else ()
     nodes = value_of(driver.nodes)
-    evidence = [Evidence("/dev", line) for line in errors]
+    evidence = [Evidence("/dev", error) for error in errors]
     evidence.append(Evidence("/dev", f"there: {', '.join(nodes.names) if nodes is not None else 'none'}"))
     evidence += drivers.list_module_evidence(context)
     return [
@@ -84,7 +84,7 @@ def _make_title(context: RuleContext, closed_nodes: tuple[str, ...], refused_nod
 
 
 def _build_cgroup_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies if the nodes' modes allow access but a cgroup forbids it."""
+    """Return the remedies for nodes whose modes allow access but which a cgroup forbids."""
     scheduler = context.facts.environment.scheduler
     if scheduler == "slurm":
         return [

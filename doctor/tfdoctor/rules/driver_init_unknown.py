@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from tfdoctor.facts import CudaDriver
 
-ProblemText = tuple[str, str, list[Remedy]]
-"""The title, the explanation and the remedies of a finding."""
 MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
 """Numbers of the CUDA errors about the Multi-Process Service."""
 
@@ -41,9 +39,9 @@ def check(context: RuleContext) -> Result:
     hang_reason = drivers.find_hang_reason(context)
     if hang_reason:
         return [_build_hang_finding(context, hang_reason)]
-    outcome = prerequisites.require_driver(context)
-    if outcome is not None:
-        return outcome
+    unmet_result = prerequisites.require_driver(context)
+    if unmet_result is not None:
+        return unmet_result
     state = drivers.determine_driver_state(context)
     if state.cuda is None or state.cause is None:
         return ()
@@ -101,9 +99,9 @@ def _build_hang_finding(context: RuleContext, reason: str) -> Finding:
     )
 
 
-def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | None:
+def _explain_crash(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText | None:
     """Explain a crash of the driver's library; None if it did not crash."""
-    if not answer.crashed:
+    if not driver_result.crashed:
         return None
     remedies = [drivers.make_kernel_log_remedy(context)]
     preload = context.facts.environment.variables.get("LD_PRELOAD")
@@ -125,7 +123,7 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
     return (
         "The driver's library crashes",
         (
-            f"The child process that called cuInit was ended by {answer.crashed}. The libraries of the "
+            f"The child process that called cuInit was ended by {driver_result.crashed}. The libraries of the "
             "driver are damaged, have different versions at once, or something that is loaded before them "
             "breaks them."
         ),
@@ -133,34 +131,35 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
     )
 
 
-def _explain_failure(context: RuleContext, answer: CudaDriver) -> ProblemText:
+def _explain_failure(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText:
     """Explain the error that cuInit returned."""
-    code = answer.init or 0
+    code = driver_result.init or 0
+    # if MPS is in use, its errors also appear as CUDA_ERROR_UNKNOWN (999)
     if code in MPS_CODES or (
         code == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
     ):
-        return _explain_mps(context, answer)
-    explain_by_code: dict[int, Callable[[RuleContext], ProblemText]] = {
+        return _explain_mps(context, driver_result)
+    explain_by_code: dict[int, Callable[[RuleContext], kernels.ProblemText]] = {
         2: _explain_memory_failure,  # CUDA_ERROR_OUT_OF_MEMORY
         46: _explain_unavailable_device,  # CUDA_ERROR_DEVICE_UNAVAILABLE
         214: _explain_ecc_error,  # CUDA_ERROR_ECC_UNCORRECTABLE
-        304: _explain_system_call,  # CUDA_ERROR_OPERATING_SYSTEM
+        304: _explain_failed_system_call,  # CUDA_ERROR_OPERATING_SYSTEM
         802: _explain_fabric_manager,  # CUDA_ERROR_SYSTEM_NOT_READY
     }
     explain = explain_by_code.get(code)
-    return explain(context) if explain is not None else _explain_unknown_error(context, answer)
+    return explain(context) if explain is not None else _explain_unknown_error(context, driver_result)
 
 
-def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemText:
+def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText:
     """Explain an error without a function of its own, such as 999, 3 or 101.
 
     The explanation is based on the machine's state, which says more than the number.
     """
     driver, sudo = context.facts.driver, advice.get_sudo_prefix(context.target)
-    error = f"{answer.init_name} ({answer.init})"
+    error = f"{driver_result.init_name} ({driver_result.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
-    # /proc does not show the module there
+    # on these machines /proc does not show the module even if it is loaded
     is_module_invisible = machine.wsl or machine.container or machine.jetson
     if isinstance(driver.kernel_module, Absent) and not is_module_invisible:
         return (
@@ -201,12 +200,12 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
                 "Restart the container; if that does not help, check the host:", ("nvidia-smi",)
             )
         return (
-            f"The driver fails: {answer.init_name}",
+            f"The driver fails: {driver_result.init_name}",
             f"cuInit answers {error}, which names no reason.",
             [restart_remedy],
         )
     return (
-        f"The driver fails: {answer.init_name}",
+        f"The driver fails: {driver_result.init_name}",
         (
             f"cuInit answers {error}, which names no reason. After the machine slept the usual one is that "
             "nvidia_uvm has lost the card; otherwise the kernel's log has it."
@@ -227,7 +226,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
     )
 
 
-def _explain_memory_failure(context: RuleContext) -> ProblemText:
+def _explain_memory_failure(context: RuleContext) -> kernels.ProblemText:
     """Explain error 2: the operating system gives the driver no memory."""
     del context
     return (
@@ -241,7 +240,7 @@ def _explain_memory_failure(context: RuleContext) -> ProblemText:
     )
 
 
-def _explain_unavailable_device(context: RuleContext) -> ProblemText:
+def _explain_unavailable_device(context: RuleContext) -> kernels.ProblemText:
     """Explain error 46: another process uses the GPU exclusively, or the GPU is in a bad state."""
     return (
         "The card is present but not available",
@@ -259,7 +258,7 @@ def _explain_unavailable_device(context: RuleContext) -> ProblemText:
     )
 
 
-def _explain_ecc_error(context: RuleContext) -> ProblemText:
+def _explain_ecc_error(context: RuleContext) -> kernels.ProblemText:
     """Explain error 214: a memory error that cannot be corrected."""
     return (
         "The card's memory has an error that cannot be corrected",
@@ -271,7 +270,7 @@ def _explain_ecc_error(context: RuleContext) -> ProblemText:
     )
 
 
-def _explain_system_call(context: RuleContext) -> ProblemText:
+def _explain_failed_system_call(context: RuleContext) -> kernels.ProblemText:
     """Explain error 304: a system call of the driver failed."""
     return (
         "The driver is refused something by the operating system",
@@ -291,7 +290,7 @@ def _explain_system_call(context: RuleContext) -> ProblemText:
     )
 
 
-def _explain_fabric_manager(context: RuleContext) -> ProblemText:
+def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemText:
     """Explain error 802: the service that sets up NVSwitch does not run."""
     sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
     version = drivers.find_driver_version(context)
@@ -338,7 +337,7 @@ def _explain_fabric_manager(context: RuleContext) -> ProblemText:
     )
 
 
-def _explain_mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
+def _explain_mps(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText:
     """Explain an error caused by the Multi-Process Service."""
     pipe_directory = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
     variable_text = f" CUDA_MPS_PIPE_DIRECTORY is {pipe_directory!r}." if pipe_directory else ""
@@ -356,11 +355,11 @@ def _explain_mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
             ("ps -ef | grep [n]vidia-cuda-mps", "echo quit | nvidia-cuda-mps-control"),
         )
     )
-    failure = "is not permitted" if answer.init == 800 else "fails"
+    failure = "is not permitted" if driver_result.init == 800 else "fails"
     return (
         "The Multi-Process Service (MPS) is in the way",
         (
-            f"cuInit {failure}: {answer.init_name} ({answer.init}). A program that finds an MPS daemon must "
+            f"cuInit {failure}: {driver_result.init_name} ({driver_result.init}). A program that finds an MPS daemon must "
             f"go through it, and it serves one user at a time.{variable_text}"
         ),
         remedies,

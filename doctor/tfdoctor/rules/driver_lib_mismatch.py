@@ -41,20 +41,20 @@ def check(context: RuleContext) -> Result:
         return ()
     has_failed = state.cause is Cause.DRIVER_LIB_MISMATCH
     is_fatal = has_failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
-    versions = find_kernel_mismatch(context.facts)
-    description = (
-        f"The kernel module in memory is {versions[0]}, the libraries are {versions[1]}"
-        if versions is not None
-        else "The kernel module in memory and the libraries have different versions"
-    )
-    answer = state.cuda
+    mismatch = find_kernel_mismatch(context.facts)
+    if mismatch is not None:
+        module_version, library_version = mismatch
+        description = f"The kernel module in memory is {module_version}, the libraries are {library_version}"
+    else:
+        description = "The kernel module in memory and the libraries have different versions"
+    driver_result = state.cuda
     evidence = list(mismatch_evidence)
-    if has_failed and answer is not None:
+    if has_failed and driver_result is not None:
         source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
-        evidence.insert(0, Evidence(source, f"cuInit: {answer.init_name} ({answer.init})"))
+        evidence.insert(0, Evidence(source, f"cuInit: {driver_result.init_name} ({driver_result.init})"))
     evidence += drivers.list_module_evidence(context)
-    if answer is not None and answer.path:
-        evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
+    if driver_result is not None and driver_result.path:
+        evidence.append(Evidence(driver_result.path, "is the libcuda that was loaded"))
     ending = "." if has_failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
     return [
         RULE.make_finding(

@@ -40,28 +40,26 @@ def check(context: RuleContext) -> Result:
         return [_build_cuinit_finding(context, state.reason)]
     if state.cause is not None:
         return NotApplicable("the driver shows no device, for another reason")
-    minimum = _find_minimum(context)
-    if minimum is None or minimum.minimum is None:
-        return NotApplicable(
-            "there is no TensorFlow with a known CUDA"
-            if minimum is None
-            else f"no table says which driver CUDA {minimum.cuda} needs here"
-        )
+    driver_minimum = _find_minimum(context)
+    if driver_minimum is None:
+        return NotApplicable("there is no TensorFlow with a known CUDA")
+    if driver_minimum.minimum is None:
+        return NotApplicable(f"no table says which driver CUDA {driver_minimum.cuda} needs here")
     driver_cuda = state.cuda.version if state.cuda is not None else None
-    version = drivers.find_driver_version(context)
+    driver_version, _ = drivers.find_driver_version(context) or (None, "")
     if driver_cuda is not None:
-        is_too_old = not versions.is_at_least(driver_cuda, _get_min_driver_cuda(minimum))
-    elif version is not None:
-        is_too_old = not versions.is_at_least(version[0], minimum.minimum)
+        is_too_old = not versions.is_at_least(driver_cuda, _get_min_driver_cuda(driver_minimum))
+    elif driver_version is not None:
+        is_too_old = not versions.is_at_least(driver_version, driver_minimum.minimum)
     else:
         return CouldNotCheck("the driver's version is not known")
     if not is_too_old:
-        return _find_jit_problem(context, minimum, driver_cuda) or _find_support_problem(
-            context, minimum, version
+        return _find_jit_problem(context, driver_minimum, driver_cuda) or _find_support_problem(
+            context, driver_minimum, driver_version
         )
-    if _lacks_newer_driver(context, minimum):
+    if _lacks_newer_driver(context, driver_minimum):
         return NotApplicable("no driver that is new enough drives this card, which TFD110 explains")
-    return [_build_driver_finding(context, minimum, driver_cuda)]
+    return [_build_driver_finding(context, driver_minimum, driver_cuda)]
 
 
 def _find_minimum(context: RuleContext) -> DriverMinimum | None:
@@ -73,25 +71,25 @@ def _find_minimum(context: RuleContext) -> DriverMinimum | None:
     return context.compat.driver_minimum(build.cuda, "windows" if is_windows else "linux")
 
 
-def _get_min_driver_cuda(minimum: DriverMinimum) -> str:
+def _get_min_driver_cuda(driver_minimum: DriverMinimum) -> str:
     """Return the CUDA version that the driver itself must support.
 
     With minor-version compatibility it is the first version of the major (12.0), otherwise the build's own version.
     """
-    if minimum.minor_version_compatibility:
-        return f"{versions.major(minimum.cuda)}.0"
-    return versions.major_minor(minimum.cuda)
+    if driver_minimum.minor_version_compatibility:
+        return f"{versions.major(driver_minimum.cuda)}.0"
+    return versions.major_minor(driver_minimum.cuda)
 
 
-def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
-    """Return whether no driver helps: for every GPU, the last branch is too old and there is no code."""
+def _lacks_newer_driver(context: RuleContext, driver_minimum: DriverMinimum) -> bool:
+    """Return whether no driver helps: the last branch for each GPU is too old, and the build has no code for it."""
     devices = drivers.list_known_devices(context)
-    if not devices or minimum.minimum is None:
+    if not devices or driver_minimum.minimum is None:
         return False
     for device in devices:
         # an unknown GPU counts as so new ("99") that no driver has dropped it
         branch = context.compat.cards.find_unsupported(device.compute_capability or "99")
-        if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
+        if branch is None or versions.major(driver_minimum.minimum) <= versions.major(branch.last):
             return False
         if drivers.find_code_kind(context, device.compute_capability or "99") != "none":
             return False
@@ -100,22 +98,22 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
 
 def _list_evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
     """Return the driver version, the newest CUDA it supports and the required driver, as far as known."""
-    version = drivers.find_driver_version(context)
-    evidence = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
+    driver_version, source = drivers.find_driver_version(context) or (None, "")
+    evidence = [Evidence(source, f"driver {driver_version}")] if driver_version is not None else []
     if driver_cuda is not None:
         evidence.append(Evidence("cuDriverGetVersion", f"supports CUDA {driver_cuda} and older"))
-    minimum = _find_minimum(context)
-    if minimum is not None and minimum.minimum is not None:
-        evidence.append(Evidence("NVIDIA's table of toolkits and drivers", minimum.explanation))
+    driver_minimum = _find_minimum(context)
+    if driver_minimum is not None and driver_minimum.minimum is not None:
+        evidence.append(Evidence("NVIDIA's table of toolkits and drivers", driver_minimum.explanation))
     return evidence
 
 
 def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
     """Return the finding that cuInit itself refuses the driver's version; `reason` explains its error."""
-    minimum = _find_minimum(context)
+    driver_minimum = _find_minimum(context)
     requirement = (
-        f" TensorFlow's CUDA {minimum.cuda} needs driver {minimum.minimum} or newer."
-        if minimum is not None and minimum.minimum is not None
+        f" TensorFlow's CUDA {driver_minimum.cuda} needs driver {driver_minimum.minimum} or newer."
+        if driver_minimum is not None and driver_minimum.minimum is not None
         else ""
     )
     return RULE.make_finding(
@@ -124,53 +122,57 @@ def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
         f"{reason} The kernel's part of the driver is older than the library that asks it.{requirement}",
         title="The driver is too old",
         evidence=[*_list_evidence(context, None), *drivers.list_module_evidence(context)],
-        remedies=_build_remedies(context, minimum.minimum if minimum is not None else None),
+        remedies=_build_remedies(context, driver_minimum.minimum if driver_minimum is not None else None),
     )
 
 
-def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
+def _build_driver_finding(context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
     """Return the finding about a driver that is below the minimum for this build's CUDA."""
-    version = drivers.find_driver_version(context)
-    driver = f"Driver {version[0]}" if version is not None else "The driver"
-    statement = f"{driver} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{driver} is there"
+    driver_version, _ = drivers.find_driver_version(context) or (None, "")
+    name = f"Driver {driver_version}" if driver_version is not None else "The driver"
+    statement = f"{name} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{name} is there"
     return RULE.make_finding(
         Cause.DRIVER_TOO_OLD,
         Severity.ERROR,
-        f"{statement}; this TensorFlow was built with CUDA {minimum.cuda}, and {minimum.explanation}. TensorFlow "
+        f"{statement}; this TensorFlow was built with CUDA {driver_minimum.cuda}, and {driver_minimum.explanation}. TensorFlow "
         "lists the card and then cannot use it: the CUDA runtime refuses the driver.",
-        title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
+        title=f"The driver is too old for CUDA {versions.major_minor(driver_minimum.cuda)}: {driver_minimum.minimum} or "
         "newer is needed",
-        short_title=f"too old for CUDA {versions.major_minor(minimum.cuda)}",
+        short_title=f"too old for CUDA {versions.major_minor(driver_minimum.cuda)}",
         evidence=_list_evidence(context, driver_cuda),
-        remedies=_build_remedies(context, minimum.minimum),
+        remedies=_build_remedies(context, driver_minimum.minimum),
     )
 
 
 def _find_support_problem(
-    context: RuleContext, minimum: DriverMinimum, version: tuple[str, str] | None
+    context: RuleContext, driver_minimum: DriverMinimum, driver_version: str | None
 ) -> list[Finding]:
     """Return a finding if NVIDIA supports this CUDA's major version only with newer drivers.
 
     An example is driver 450.51 to 450.66 with CUDA 11.1 to 11.8. Such a driver supports the first CUDA of this major;
     whether the later ones work has not been observed. `recommend` rejects it.
     """
-    if version is None or minimum.minimum is None or versions.is_at_least(version[0], minimum.minimum):
+    if driver_version is None or driver_minimum.minimum is None:
         return []
+    if versions.is_at_least(driver_version, driver_minimum.minimum):
+        return []
+    cuda_series = versions.major_minor(driver_minimum.cuda)
+    explanation = driver_minimum.explanation
     return [
         RULE.make_finding(
             Cause.DRIVER_TOO_OLD,
             Severity.WARNING,
-            f"{minimum.explanation[:1].upper()}{minimum.explanation[1:]}. Here is driver {version[0]}. It speaks CUDA "
-            f"{_get_min_driver_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
-            title=f"NVIDIA promises CUDA {versions.major_minor(minimum.cuda)} only from driver {minimum.minimum} on",
-            short_title=f"older than CUDA {versions.major_minor(minimum.cuda)} is promised for",
+            f"{explanation[:1].upper()}{explanation[1:]}. Here is driver {driver_version}. It speaks CUDA "
+            f"{_get_min_driver_cuda(driver_minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
+            title=f"NVIDIA promises CUDA {cuda_series} only from driver {driver_minimum.minimum} on",
+            short_title=f"older than CUDA {cuda_series} is promised for",
             evidence=_list_evidence(context, None),
-            remedies=_build_remedies(context, minimum.minimum),
+            remedies=_build_remedies(context, driver_minimum.minimum),
         )
     ]
 
 
-def _find_jit_problem(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> list[Finding]:
+def _find_jit_problem(context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None) -> list[Finding]:
     """Return a finding if the driver can run this build's machine code but is too old to compile its PTX.
 
     The PTX is needed only for GPUs without machine code for all kernels.
@@ -184,22 +186,24 @@ def _find_jit_problem(context: RuleContext, minimum: DriverMinimum, driver_cuda:
             if device.compute_capability
             else None
         )
-        if compilation is not None and not versions.is_at_least(
-            driver_cuda, versions.major_minor(compilation[0])
-        ):
-            affected.append((device, *compilation))
+        if compilation is None:
+            continue
+        ptx_cuda, share = compilation
+        if not versions.is_at_least(driver_cuda, versions.major_minor(ptx_cuda)):
+            affected.append((device, ptx_cuda, share))
     if not affected:
         return []
     names = ", ".join(drivers.format_device(device) for device, _, _ in affected)
-    device, cuda, share = max(affected, key=lambda entry: versions.parse(entry[1]))
+    # the GPU that needs the newest driver
+    device, ptx_cuda, share = max(affected, key=lambda entry: versions.parse(entry[1]))
     code = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
-    required_driver = context.compat.driver_minimum(cuda, minimum.os).own
+    required_driver = context.compat.driver_minimum(ptx_cuda, driver_minimum.os).own
     return [
         RULE.make_finding(
             Cause.DRIVER_TOO_OLD,
             Severity.ERROR,
             f"{names}: this TensorFlow has {code} for compute capability {device.compute_capability}, so the driver "
-            f"would have to compile its PTX, which is of CUDA {versions.major_minor(cuda)}. The driver supports CUDA "
+            f"would have to compile its PTX, which is of CUDA {versions.major_minor(ptx_cuda)}. The driver supports CUDA "
             f"{driver_cuda} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
             title=f"The driver is too old to compile this TensorFlow's code: {required_driver or 'a newer one'} is needed",
             short_title="too old to compile TensorFlow's code",
@@ -209,29 +213,29 @@ def _find_jit_problem(context: RuleContext, minimum: DriverMinimum, driver_cuda:
     ]
 
 
-def _build_remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
+def _build_remedies(context: RuleContext, required_driver: str | None) -> list[Remedy]:
     """Return the remedies: update the driver, or use an older release.
 
-    `minimum` is the required driver, or None if it is not known.
+    `required_driver` is the oldest version that works; None if it is not known.
     """
-    minimum_text = f" ({minimum} or newer)" if minimum is not None else ""
+    version_text = f" ({required_driver} or newer)" if required_driver is not None else ""
     machine = context.facts.machine
     if machine.wsl:
         update_remedy = Remedy(
-            f"Update NVIDIA's driver in Windows{minimum_text}, then in PowerShell:",
+            f"Update NVIDIA's driver in Windows{version_text}, then in PowerShell:",
             ("wsl --shutdown",),
             changes_system=True,
         )
     elif machine.container:
         update_remedy = Remedy(
-            f"Update the host's driver{minimum_text}; the container uses it. On the host:",
+            f"Update the host's driver{version_text}; the container uses it. On the host:",
             ("nvidia-smi",),
             changes_system=True,
         )
     else:
         install_remedy = advice.make_driver_remedy(context.target)
         update_remedy = Remedy(
-            f"Update the driver{minimum_text}. {install_remedy.text}",
+            f"Update the driver{version_text}. {install_remedy.text}",
             install_remedy.commands,
             changes_system=True,
         )
@@ -241,10 +245,13 @@ def _build_remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
 def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy with the best release for this Python and the installed driver."""
     build, python = context.build, context.python
-    version, cuda = drivers.find_driver_version(context), value_of(context.facts.driver.cuda)
-    if build is None or python is None or version is None or context.facts.machine.wsl:
+    driver_result = value_of(context.facts.driver.cuda)
+    if build is None or python is None or context.facts.machine.wsl:
         return []
-    if cuda is not None and cuda.init in (35, 36):  # the driver library is newer than the kernel module
+    if drivers.find_driver_version(context) is None:
+        return []
+    # the driver library is newer than the kernel module
+    if driver_result is not None and driver_result.init in (35, 36):
         return []
     return advice.make_best_release_remedies(context.target, "Use {release}, which this driver can run.")
 

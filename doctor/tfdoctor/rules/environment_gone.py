@@ -48,7 +48,7 @@ def check(context: RuleContext) -> Result:
     )
     if choice is None or environment is None:
         return NotApplicable("no environment is named that could not be used")
-    state = PROBLEM_CLAUSES[environment.problem].format(target=environment.target)
+    problem_clause = PROBLEM_CLAUSES[environment.problem].format(target=environment.target)
     uses_gpu = context.prediction.gpu_registered is True
     python = context.python.executable if context.python is not None else choice.path
     evidence = [Evidence(f"${environment.variable}", environment.prefix)]
@@ -64,8 +64,8 @@ def check(context: RuleContext) -> Result:
         RULE.make_finding(
             Cause.NOT_PERMITTED if environment.problem == "closed" else Cause.PYTHON_UNUSABLE,
             Severity.WARNING if uses_gpu else Severity.ERROR,
-            f"${environment.variable} names {environment.prefix}, {state}. In this shell, `python` starts a different one: "
-            f"{python} ({describe_python_choice(context)}), and that is what was examined"
+            f"${environment.variable} names {environment.prefix}, {problem_clause}. In this shell, `python` starts "
+            f"a different one: {python} ({describe_python_choice(context)}), and that is what was examined"
             + (
                 ""
                 if isinstance(context.facts.tensorflow, Known)

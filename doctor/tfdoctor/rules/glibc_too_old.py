@@ -29,8 +29,8 @@ MISSING_GLIBC_ERROR = lazy_pattern(r"version `GLIBC_([\d.]+)'")
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        outcome = make_unknown_result(context.facts.loader, "the loader")
-        return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
+        unmet_result = make_unknown_result(context.facts.loader, "the loader")
+        return CouldNotCheck(unmet_result.reason if unmet_result is not None else "the loader could not be followed")
     failures = [
         (failure, match[1])
         for failure in context.loader.import_needs
@@ -38,21 +38,21 @@ def check(context: RuleContext) -> Result:
     ]
     if not failures:
         return ()
-    resolution, required = failures[0]
+    resolution, required_version = failures[0]
     python, build = context.python, context.build
-    installed = python.glibc if python is not None and python.glibc else "an older one"
+    installed_version = python.glibc if python is not None and python.glibc else "an older one"
     remedies = advice.make_best_release_remedies(
         context.target, "Install {release}, the best that this system and this Python can load."
     )
-    remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {required} or newer."))
+    remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {required_version} or newer."))
     return [
         RULE.make_finding(
             Cause.GLIBC_TOO_OLD,
             Severity.ERROR,
-            f"TensorFlow {build.version if build is not None else ''} needs glibc {required}; this system has "
-            f"{installed}. "
+            f"TensorFlow {build.version if build is not None else ''} needs glibc {required_version}; this system has "
+            f"{installed_version}. "
             "glibc cannot be replaced on its own.",
-            title=f"TensorFlow needs glibc {required}, and this system has {installed}",
+            title=f"TensorFlow needs glibc {required_version}, and this system has {installed_version}",
             evidence=[Evidence("the loader", resolution.error)],
             remedies=remedies,
         )

@@ -27,15 +27,16 @@ from tfdoctor.records import dataclass
 from tfdoctor.rules.base import GPU, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 MAX_NAMED_PROCESSES = 6
+"""The maximum number of processes that a text names."""
 LIST_PROCESSES_COMMAND = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
-"""The command that lists the processes that compute on a GPU."""
+"""The command that lists the processes that compute on the GPUs."""
 MIN_REPORTED_MIB = 500
-"""The memory in MiB that a CUDA context with cuBLAS and cuDNN takes, roughly, before the first tensor."""
+"""The memory that a CUDA context with cuBLAS and cuDNN takes before the first tensor, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """The memory in MiB, compute mode and processes of a GPU; None for values that are not known."""
+    """The memory in MiB, the compute mode and the processes of a GPU. None means that a value is not known."""
 
     label: str
     pci_bus_id: str | None
@@ -64,8 +65,8 @@ def check(context: RuleContext) -> Result:
         nvml = value_of(context.facts.driver.nvml)
         if is_absent or (nvml is not None and not nvml.loaded):
             return NotApplicable("neither NVML nor nvidia-smi is there to tell")
-        cuda = value_of(context.facts.driver.cuda)
-        if cuda is not None and not cuda.devices:
+        driver_result = value_of(context.facts.driver.cuda)
+        if driver_result is not None and not driver_result.devices:
             return NotApplicable("the driver shows no card whose memory another process could hold")
         return CouldNotCheck("neither NVML nor nvidia-smi tells how much memory is used")
     visible_gpus = _select_visible_gpus(context, gpus)
@@ -96,15 +97,15 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
                 continue
             gpus.append(
                 GpuMemory(
-                    device.name or f"GPU {device.index}",
-                    device.pci_bus_id,
-                    device.uuid,
-                    device.index,
-                    device.memory_total_mib,
-                    device.memory_used_mib,
-                    (gpu.compute_mode if gpu is not None else None) or "",
-                    gpu.processes if gpu is not None else (),
-                    gpu is not None and gpu.lists_processes,
+                    label=device.name or f"GPU {device.index}",
+                    pci_bus_id=device.pci_bus_id,
+                    uuid=device.uuid,
+                    index=device.index,
+                    total=device.memory_total_mib,
+                    used=device.memory_used_mib,
+                    mode=(gpu.compute_mode if gpu is not None else None) or "",
+                    processes=gpu.processes if gpu is not None else (),
+                    lists_processes=gpu is not None and gpu.lists_processes,
                 )
             )
         return gpus
@@ -112,15 +113,15 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
         return None
     return [
         GpuMemory(
-            gpu.name or f"GPU {gpu.index}",
-            gpu.pci_bus_id,
-            gpu.uuid,
-            gpu.index or 0,
-            gpu.memory_total_mib,
-            gpu.memory_used_mib,
-            gpu.compute_mode or "",
-            gpu.processes,
-            gpu.lists_processes,
+            label=gpu.name or f"GPU {gpu.index}",
+            pci_bus_id=gpu.pci_bus_id,
+            uuid=gpu.uuid,
+            index=gpu.index or 0,
+            total=gpu.memory_total_mib,
+            used=gpu.memory_used_mib,
+            mode=gpu.compute_mode or "",
+            processes=gpu.processes,
+            lists_processes=gpu.lists_processes,
         )
         for gpu in smi_gpus
         if not gpu.mig
@@ -129,12 +130,12 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
 
 def _select_visible_gpus(context: RuleContext, gpus: list[GpuMemory]) -> list[GpuMemory]:
     """Return the GPUs that TensorFlow will see: those whose PCI addresses the driver shows."""
-    cuda = value_of(context.facts.driver.cuda)
-    if cuda is None or cuda.init is None:
+    driver_result = value_of(context.facts.driver.cuda)
+    if driver_result is None or driver_result.init is None:
         return gpus
-    addresses = {device.pci_bus_id for device in cuda.devices}
+    addresses = {device.pci_bus_id for device in driver_result.devices}
     if None in addresses:
-        return gpus if cuda.devices else []
+        return gpus if driver_result.devices else []
     return [gpu for gpu in gpus if gpu.pci_bus_id in addresses]
 
 
@@ -163,14 +164,14 @@ def _build_busy_finding(
         "That is too little for TensorFlow to start." if is_full else _describe_memory_use(context, busy_gpus)
     )
     in_container = bool(context.facts.machine.container)
-    texts = [
+    clauses = [
         line
         for gpu in busy_gpus
         for line in (*_describe_processes(gpu), *_describe_unlisted_memory(gpu, in_container=in_container))
     ]
     processes_text = (
-        f" On it: {'; '.join(texts[:MAX_NAMED_PROCESSES])}{' and more' if len(texts) > MAX_NAMED_PROCESSES else ''}."
-        if texts
+        f" On it: {'; '.join(clauses[:MAX_NAMED_PROCESSES])}{' and more' if len(clauses) > MAX_NAMED_PROCESSES else ''}."
+        if clauses
         else ""
     )
     return RULE.make_finding(
@@ -183,7 +184,7 @@ def _build_busy_finding(
         else "Other processes use more than half of the card's memory",
         evidence=[
             *(Evidence("NVML", _format_memory(gpu)) for gpu in busy_gpus),
-            *(Evidence("nvidia-smi -q -x", line) for line in texts[:20]),
+            *(Evidence("nvidia-smi -q -x", line) for line in clauses[:20]),
         ],
         remedies=_build_remedies(context, busy_gpus, gpus, is_full=is_full),
     )
@@ -192,15 +193,15 @@ def _build_busy_finding(
 def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> str:
     """Describe how much of the free memory TensorFlow would take, in MiB if its reserve is known."""
     build = context.build
-    cuda = value_of(context.facts.driver.cuda)
+    driver_result = value_of(context.facts.driver.cuda)
     free = busy_gpus[0].free
     reserve = context.compat.cards.reserve
-    if build is None or build.version is None or cuda is None or not free:
+    if build is None or build.version is None or driver_result is None or not free:
         return "TensorFlow takes nearly all that is left."
     if versions.compare(versions.major_minor(build.version), reserve.since) < 0:
         return "TensorFlow takes nearly all that is left."
     device = next(
-        (candidate for candidate in cuda.devices if candidate.pci_bus_id == busy_gpus[0].pci_bus_id), None
+        (candidate for candidate in driver_result.devices if candidate.pci_bus_id == busy_gpus[0].pci_bus_id), None
     )
     if device is None or device.compute_capability is None or len(busy_gpus) > 1:
         return "TensorFlow takes nearly all that is left."
@@ -210,7 +211,7 @@ def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> st
 
 def _describe_processes(gpu: GpuMemory) -> list[str]:
     """Describe the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
-    processes = sorted(gpu.processes, key=lambda item: (item.kind == "G", -(item.used_mib or 0)))
+    processes = sorted(gpu.processes, key=lambda process: (process.kind == "G", -(process.used_mib or 0)))
     return [_describe_process(process) for process in processes]
 
 
@@ -269,12 +270,12 @@ def _build_end_process_remedies(context: RuleContext, busy_gpus: list[GpuMemory]
                 (f"kill {' '.join(str(process.pid) for process in notebooks)}",),
             )
         )
-    other_own = [process for process in own_processes if process not in notebooks]
-    if other_own:
+    other_own_processes = [process for process in own_processes if process not in notebooks]
+    if other_own_processes:
         remedies.append(
             Remedy(
                 "These are your own processes: end those that you no longer need.",
-                (f"kill {' '.join(str(process.pid) for process in other_own)}",),
+                (f"kill {' '.join(str(process.pid) for process in other_own_processes)}",),
             )
         )
     if other_users:

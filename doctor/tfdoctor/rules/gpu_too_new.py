@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 MAX_CACHE_BYTES = 4294967296
-"""The largest value of CUDA_CACHE_MAXSIZE, because the default is too small for TensorFlow's kernels."""
+"""The maximum of CUDA_CACHE_MAXSIZE (4 GiB). The default is too small for TensorFlow's kernels."""
 
 
 def check(context: RuleContext) -> Result:
@@ -64,7 +64,7 @@ def _find_capability_problem(
 
 
 def _list_known_problems(context: RuleContext, build: Build, capability: str) -> list[Problem]:
-    """Return the known problems of this release with GPUs of this capability."""
+    """Return the known problems of this release that depend on the capability of the GPU alone."""
     release = build.release if build.exact else None
     if release is None:
         return []
@@ -115,7 +115,7 @@ def _build_finding(
 
 
 def _describe_gap(build: Build, devices: list[CudaDevice]) -> str:
-    """Return a clause that says that the first GPU is newer than the machine code."""
+    """Return the clause that the first GPU is newer than the machine code of the build."""
     return f"{devices[0].name or 'The card'} is newer than the machine code in TensorFlow {build.version}"
 
 
@@ -266,7 +266,7 @@ def _build_newer_release_remedies(context: RuleContext) -> list[Remedy]:
 
 
 def _build_native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
-    """Return the remedy to install the best release for this Python, if that has machine code for the GPU."""
+    """Return the remedy to install the best release for this Python if it has machine code for the GPU."""
     best = advice.find_best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []

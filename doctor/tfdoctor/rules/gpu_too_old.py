@@ -56,13 +56,13 @@ def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evid
     is_from_driver = any(device.ordinal >= 0 for device in devices)
     source = "the driver" if is_from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
     return [
-        Evidence(source, f"{drivers.format_device(item)}: compute capability {item.compute_capability}")
-        for item in devices
+        Evidence(source, f"{drivers.format_device(device)}: compute capability {device.compute_capability}")
+        for device in devices
     ]
 
 
 def _find_minimum_problem(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
-    """Return a finding if all GPUs are below TensorFlow's minimum capability, so that it ignores them.
+    """Return a finding if TensorFlow ignores all GPUs because they are below its minimum capability.
 
     If only some GPUs are below it, TFD114 reports them.
     """
@@ -87,31 +87,31 @@ def _find_minimum_problem(context: RuleContext, build: Build, devices: list[Cuda
 def _find_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
     """Return a finding if TensorFlow registers GPUs for which it has no code."""
     newest_code = drivers.find_newest_code_capability(context)
-    gpus = [
-        candidate
-        for candidate in devices
-        if candidate.compute_capability
+    old_gpus = [
+        device
+        for device in devices
+        if device.compute_capability
         and newest_code is not None
-        and drivers.find_code_kind(context, candidate.compute_capability) == "none"
-        and not versions.is_at_least(candidate.compute_capability, newest_code)
+        and drivers.find_code_kind(context, device.compute_capability) == "none"
+        and not versions.is_at_least(device.compute_capability, newest_code)
     ]
-    if not gpus:
+    if not old_gpus:
         return []
     registered = select_registered_devices(devices, build, context.facts.environment.variables)
-    all_fail = all(device in gpus for device in registered) and gpus[0].ordinal >= 0
+    all_fail = all(device in old_gpus for device in registered) and old_gpus[0].ordinal >= 0
     return [
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
-            f"{_join_gpus(gpus)}. TensorFlow {build.version} registers such a card (its floor is {build.min_capability}) "
+            f"{_join_gpus(old_gpus)}. TensorFlow {build.version} registers such a card (its floor is {build.min_capability}) "
             "and has no "
             f'code that runs on it{_format_build_code(context, build)}: the first operation stops with "no kernel '
             "image is "
             'available for execution on the device".',
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
-            f"{gpus[0].compute_capability})",
+            f"{old_gpus[0].compute_capability})",
             short_title=f"too old for TensorFlow {build.version}",
-            evidence=_list_evidence(context, gpus),
+            evidence=_list_evidence(context, old_gpus),
             remedies=_build_older_release_remedies(context),
         )
     ]
@@ -129,9 +129,9 @@ def _format_build_code(context: RuleContext, build: Build) -> str:
 
 
 def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to install the best release, for this Python or else for another one.
+    """Return the remedy to install the best release for this Python, or else for another Python.
 
-    If no release works with the installed driver, it is the best one for a newer driver.
+    If no release works with the installed driver, the remedy names the best release for a newer driver.
     """
     target, python = context.target, context.python
     for host, prefix in (
@@ -169,25 +169,25 @@ def _find_cudnn_problem(context: RuleContext, devices: list[CudaDevice]) -> list
     if cudnn is None or build is None:
         return []
     version, project = cudnn.version, cudnn.project
-    gpus = [
+    old_gpus = [
         device
         for device in devices
         if device.compute_capability
         and context.compat.cudnn_support(version, device.compute_capability).verdict == "dropped"
     ]
-    if not gpus:
+    if not old_gpus:
         return []
-    support = context.compat.cudnn_support(version, gpus[0].compute_capability or "")
-    all_fail = len(gpus) == len(devices) and gpus[0].ordinal >= 0
-    evidence = [*_list_evidence(context, gpus), Evidence(project or "cuDNN", version)]
+    support = context.compat.cudnn_support(version, old_gpus[0].compute_capability or "")
+    all_fail = len(old_gpus) == len(devices) and old_gpus[0].ordinal >= 0
+    evidence = [*_list_evidence(context, old_gpus), Evidence(project or "cuDNN", version)]
     return [
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
-            f"{_join_gpus(gpus)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
+            f"{_join_gpus(old_gpus)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
             "its convolutions fail in cuDNN.",
             title=f"cuDNN {version} has no code for this card (compute capability "
-            f"{gpus[0].compute_capability})",
+            f"{old_gpus[0].compute_capability})",
             short_title=f"too old for cuDNN {version}",
             evidence=evidence,
             remedies=_build_older_cudnn_remedies(context, project),

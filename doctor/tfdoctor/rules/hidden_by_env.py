@@ -57,50 +57,51 @@ REQUEST_HINTS = {
 
 def check(context: RuleContext) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
-    types_problem = explain_disabled_types(context.build, variables) if context.build is not None else ""
+    device_types_problem = explain_disabled_types(context.build, variables) if context.build is not None else ""
     if (
-        types_problem
+        device_types_problem
         and context.prediction.cause is Cause.HIDDEN_BY_ENV
         and not is_hidden_by_environment(context.facts)
     ):
-        return [_build_device_types_finding(context, types_problem)]
-    flags_problem = (
+        return [_build_device_types_finding(context, device_types_problem)]
+    xla_flags_problem = (
         explain_unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     )
-    if flags_problem and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_build_xla_flags_finding(context, flags_problem)]
-    stopping_variable = (
+    if xla_flags_problem and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        return [_build_xla_flags_finding(context, xla_flags_problem)]
+    breaking_variable = (
         find_import_breaking_variable(context.python, context.build, variables, context.compat)
         if context.build is not None
         else None
     )
-    if stopping_variable is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_build_import_finding(context, *stopping_variable)]
+    if breaking_variable is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        name, problem = breaking_variable
+        return [_build_import_finding(context, name, problem)]
     if VISIBLE_DEVICES_VARIABLE not in variables:
         return NotApplicable(f"{VISIBLE_DEVICES_VARIABLE} is not set")
-    outcome = prerequisites.require_driver(context)
-    if outcome is not None:
-        return outcome
-    cuda = value_of(driver.cuda)
-    if cuda is None or cuda.crashed or not cuda.loaded:
+    unmet_result = prerequisites.require_driver(context)
+    if unmet_result is not None:
+        return unmet_result
+    driver_result = value_of(driver.cuda)
+    if driver_result is None or driver_result.crashed or not driver_result.loaded:
         return NotApplicable("there is no driver to hide cards of")
-    if cuda.count or cuda.init not in (0, 100):  # CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE
+    if driver_result.count or driver_result.init not in (0, 100):  # CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE
         return ()
-    unhidden_driver = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
-    if unhidden_driver is None:
+    unhidden_result = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
+    if unhidden_result is None:
         if isinstance(driver.cuda_unhidden, Absent):
             return NotApplicable(driver.cuda_unhidden.why or "there is no driver to hide cards of")
         return CouldNotCheck(f"the driver did not answer without {VISIBLE_DEVICES_VARIABLE}")
     if not is_hidden_by_environment(context.facts):
         return ()
     value = variables[VISIBLE_DEVICES_VARIABLE]
-    gpus = [drivers.format_device(device) for device in unhidden_driver.devices]
-    count = unhidden_driver.count or len(gpus)
+    gpus = [drivers.format_device(device) for device in unhidden_result.devices]
+    count = unhidden_result.count or len(gpus)
     return [
         RULE.make_finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
-            f"{VISIBLE_DEVICES_VARIABLE} is {value!r}: {_explain_value(value, unhidden_driver.devices)}. "
+            f"{VISIBLE_DEVICES_VARIABLE} is {value!r}: {_explain_value(value, unhidden_result.devices)}. "
             "Without it the driver shows "
             f"{count} card{'s' * (count != 1)}.{variable_origins.format_origin_sentence(context, VISIBLE_DEVICES_VARIABLE)}",
             title=_build_title(context, value),
@@ -128,6 +129,7 @@ def _build_device_types_finding(context: RuleContext, problem: str) -> Finding:
 
 def _build_xla_flags_finding(context: RuleContext, problem: str) -> Finding:
     """Return the finding that TF_XLA_FLAGS has a flag that TensorFlow does not know."""
+    # the problem quotes the unknown flag
     hint = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in problem else ""
     consequence = f"That happens when it lists its devices, the CPU included.{hint}"
     title = f"{XLA_FLAGS_VARIABLE} has a flag that TensorFlow does not know: it ends the process"
@@ -178,23 +180,23 @@ def _build_title(context: RuleContext, value: str) -> str:
 def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
     """Return a clause that says why this value selects no GPU."""
     entries = [entry.strip() for entry in value.split(",")]
-    first = entries[0]
+    first_entry = entries[0]
     if not value.strip():
         return "an empty value hides every card"
-    if first.startswith("-") and first[1:].isdigit():
-        return f"{first} hides every card, and whatever follows it"
-    if first == "NoDevFiles":
+    if first_entry.startswith("-") and first_entry[1:].isdigit():
+        return f"{first_entry} hides every card, and whatever follows it"
+    if first_entry == "NoDevFiles":
         return "a scheduler sets this where a job was given no card"
-    if first.startswith(("GPU-", "MIG-")):
-        return f"no card here has an identifier that begins with {first}"
+    if first_entry.startswith(("GPU-", "MIG-")):
+        return f"no card here has an identifier that begins with {first_entry}"
     # 18 digits suffice to see that the number is too large; int() refuses very long ones
-    if first.isdecimal() and int(first[:18]) >= len(devices) > 0:
+    if first_entry.isdecimal() and int(first_entry[:18]) >= len(devices) > 0:
         last = len(devices) - 1
         numbers = f"they are numbered from 0 to {last}" if last else "the only card has the number 0"
-        return f"there is no card {first}; {numbers}"
+        return f"there is no card {first_entry}; {numbers}"
     if len(set(entries)) < len(entries):
         return "it names a card twice, which hides every card"
-    return f"{first!r} is neither a number nor an identifier of a card"
+    return f"{first_entry!r} is neither a number nor an identifier of a card"
 
 
 def _build_remedies(context: RuleContext) -> list[Remedy]:

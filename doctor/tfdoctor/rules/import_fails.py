@@ -46,7 +46,7 @@ DEBIAN_PACKAGES = {
 }
 """Debian and Ubuntu packages of the system libraries that TensorFlow's objects need."""
 ERRORS_OF_OTHER_RULES = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
-"""Parts of the loader's errors that TFD308 and TFD309 report."""
+"""Phrases of the loader's errors that TFD308 and TFD309 report."""
 
 
 def check(context: RuleContext) -> Result:
@@ -60,12 +60,14 @@ def check(context: RuleContext) -> Result:
     build = context.build
     covered_libraries = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for resolution in context.loader.import_needs:
+        # TFD308 and TFD309
         if any(text in resolution.error for text in ERRORS_OF_OTHER_RULES) or find_overriding_libstdcxx(
             context.facts, resolution
         ):
             continue
-        if list_forbidden_files(resolution, elsewhere=True):
+        if list_forbidden_files(resolution, elsewhere=True):  # TFD319
             continue
+        # other rules report CUDA's libraries and the driver's
         if resolution.really_missing and set(resolution.really_missing) <= covered_libraries:
             continue
         result.append(
@@ -77,7 +79,7 @@ def check(context: RuleContext) -> Result:
 def _build_package_findings(context: RuleContext) -> list[Finding]:
     """Return the findings about packages that make the import fail.
 
-    Those that made a rehearsed import fail come first, then those in the compatibility table.
+    Failures of a rehearsed import come first, then entries of the compatibility table.
     """
     covered_causes = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
     companions = find_broken_companions(context)

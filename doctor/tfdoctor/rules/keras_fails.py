@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
-    if not build.has("keras-apart") or not any(item.requires for item in python.distributions):
+    if not build.has("keras-apart") or not any(distribution.requires for distribution in python.distributions):
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
@@ -59,16 +59,16 @@ def check(context: RuleContext) -> Result:
         ]
     shadow = next(
         (
-            item
-            for item in python.shadows
-            if item.name == ("tf_keras" if uses_keras_2 else "keras")
-            and get_path_folder(item.taken) not in python.site_packages
+            module
+            for module in python.shadows
+            if module.name == ("tf_keras" if uses_keras_2 else "keras")
+            and get_path_folder(module.taken) not in python.site_packages
         ),
         None,
     )
     if shadow is not None and find_leading_folder(context.facts, get_path_folder(shadow.taken)) is not None:
         return [_build_hidden_finding(context, shadow)]
-    # pre-releases of Keras 3 do not count as Keras 2
+    # "<3.0.0.dev0" excludes the pre-releases of Keras 3
     is_keras_2 = (
         keras_version
         and versions.is_version(keras_version)
@@ -87,7 +87,7 @@ def check(context: RuleContext) -> Result:
     package = context.compat.flags.keras_backends.get(backend, "") if backend else ""
     if package and not uses_keras_2 and package not in installed_versions:
         return [_build_backend_finding(context, backend, package)]
-    failures = [item for item in context.import_failures if not item.is_fatal]
+    failures = [failure for failure in context.import_failures if not failure.is_fatal]
     return [build_package_finding(context, RULE, failures)] if failures else ()
 
 

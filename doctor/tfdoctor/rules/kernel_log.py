@@ -56,20 +56,20 @@ def check(context: RuleContext) -> Result:
     if isinstance(log, Unknown):
         command = "`sudo dmesg | grep -iE 'nvrm|xid'`"
         return CouldNotCheck(f"{log.why}; {command} shows what there is of NVIDIA's driver")
-    outcome = make_unknown_result(log, "the kernel's log")
-    if outcome is not None:
-        return outcome
+    unmet_result = make_unknown_result(log, "the kernel's log")
+    if unmet_result is not None:
+        return unmet_result
     events = kernels.list_kernel_events(context)
     xid_events = [event for event in events if event.xid is not None]
     fault_events = [
-        item for item in xid_events if _get_xid_kind(item) in (xids.XidKind.FAULT, xids.XidKind.LOST)
+        event for event in xid_events if _get_xid_kind(event) in (xids.XidKind.FAULT, xids.XidKind.LOST)
     ]
-    program_events = [item for item in xid_events if item not in fault_events]
+    program_events = [event for event in xid_events if event not in fault_events]
     findings = [_build_fault_finding(context, fault_events)] if fault_events else []
     other_events = [
-        item
-        for item in events
-        if item.kind in EVENTS_WITHOUT_XID and not _is_repeated_by_xid(item, fault_events)
+        event
+        for event in events
+        if event.kind in EVENTS_WITHOUT_XID and not _is_repeated_by_xid(event, fault_events)
     ]
     if other_events:
         findings.append(_build_other_finding(context, other_events))
@@ -83,15 +83,16 @@ def _get_xid_kind(event: KernelEvent) -> xids.XidKind:
     return xids.find_xid(event.xid or 0).kind
 
 
-def _is_repeated_by_xid(event: KernelEvent, faults: list[KernelEvent]) -> bool:
-    """Return whether an Xid event also reports what this event reports."""
-    return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST_XID for fault in faults)
+def _is_repeated_by_xid(event: KernelEvent, fault_events: list[KernelEvent]) -> bool:
+    """Return whether one of the fault events reports the same loss of a GPU as this event."""
+    return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST_XID for fault in fault_events)
 
 
 def _format_xid_event(event: KernelEvent) -> str:
     """Format an event: its Xid, GPU, process, number of occurrences and meaning."""
     number = event.xid or 0
     meaning = xids.find_xid(number).meaning
+    # Xid 154 names the action that the driver asks for
     action = xids.parse_recovery_action(event.text) if number == 154 else ""
     address = f" on {event.pci_bus_id}" if event.pci_bus_id else ""
     process_text = f", from {event.process}" if event.process else ""
@@ -103,11 +104,11 @@ def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
     """Return the finding about Xid events that report faults of a GPU."""
     is_lost = any(_get_xid_kind(event) is xids.XidKind.LOST for event in events)
     driver_works = drivers.determine_driver_state(context).works
-    present_state = " At the moment the driver does show a card." if driver_works else ""
+    status_sentence = " At the moment the driver does show a card." if driver_works else ""
     return RULE.make_finding(
         Cause.NO_DEVICE if is_lost and not driver_works else Cause.INCONCLUSIVE,
         Severity.WARNING,
-        f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}.{present_state}",
+        f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}.{status_sentence}",
         title="The kernel's log reports a fault of the card",
         evidence=kernels.make_kernel_event_evidence(context, events),
         remedies=[
@@ -122,10 +123,10 @@ def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
     """Return the finding about events without an Xid."""
-    cause = EVENTS_WITHOUT_XID[events[0].kind][0]
+    cause, _ = EVENTS_WITHOUT_XID[events[0].kind]
     meanings = dict.fromkeys(EVENTS_WITHOUT_XID[event.kind][1] for event in events)
     driver_works = drivers.determine_driver_state(context).works
-    present_state = (
+    status_sentence = (
         " The driver still shows a card: the fault may concern another card, or may be over."
         if driver_works
         else ""
@@ -133,7 +134,7 @@ def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
     return RULE.make_finding(
         cause,
         Severity.INFO if driver_works else Severity.WARNING,
-        f"The kernel's log says: {'; '.join(meanings)}.{present_state}",
+        f"The kernel's log says: {'; '.join(meanings)}.{status_sentence}",
         title="The kernel's log reports trouble with NVIDIA's driver",
         evidence=kernels.make_kernel_event_evidence(context, events),
         remedies=[drivers.make_kernel_log_remedy(context)],
@@ -141,7 +142,7 @@ def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 
 def _build_program_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
-    """Return the finding about Xid events that programs cause."""
+    """Return the finding about the other Xid events, which programs usually cause."""
     return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,

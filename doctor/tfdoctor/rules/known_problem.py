@@ -38,7 +38,11 @@ def check(context: RuleContext) -> Result:
     if build.gpu is False:
         return NotApplicable("this TensorFlow has no GPU code")
     problems = context.compat.list_problems(tensorflow.distribution or "tensorflow", build.version)
-    active_problems = [p for p in problems if not p.told_by_rules and is_problem_present(context, p)]
+    active_problems = [
+        problem
+        for problem in problems
+        if not problem.told_by_rules and is_problem_present(context, problem)
+    ]
     return [
         RULE.make_finding(
             Cause(problem.cause),
@@ -53,14 +57,14 @@ def check(context: RuleContext) -> Result:
 
 
 def is_problem_present(context: RuleContext, problem: Problem) -> bool:
-    """Return whether this machine meets all conditions of the problem; it never meets an unknown one."""
-    for condition, required in problem.when.items():
+    """Return whether this machine meets all conditions of the problem. An unknown condition is never met."""
+    for condition, required_value in problem.when.items():
         if condition == "capability":
             gpus = [gpu.capability for gpu in context.target.host.cards]
-            if not any(is_capability_in_range(gpu, required) for gpu in gpus):
+            if not any(is_capability_in_range(gpu, required_value) for gpu in gpus):
                 return False
         elif condition == "python":
-            if context.python is None or not versions.satisfies(context.python.version, required):
+            if context.python is None or not versions.satisfies(context.python.version, required_value):
                 return False
         elif condition == "extra":
             names = (
@@ -68,10 +72,11 @@ def is_problem_present(context: RuleContext, problem: Problem) -> bool:
                 if context.python is not None
                 else set()
             )
+            # the `and-cuda` extra counts as installed if its cuDNN wheel is
             if not any(name.startswith("nvidia-cudnn-") for name in names):
                 return False
         elif condition == "platform":
-            if context.facts.machine.system.lower() != required:
+            if context.facts.machine.system.lower() != required_value:
                 return False
         else:
             return False

@@ -44,8 +44,8 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck("which wheels are installed is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's TensorFlow brings its own libdevice")
-    toolkits = [item for item in context.facts.toolkits if item.libdevice and item.ptxas]
-    if any(is_searched_toolkit(context, build, item) for item in toolkits):
+    toolkits = [toolkit for toolkit in context.facts.toolkits if toolkit.libdevice and toolkit.ptxas]
+    if any(is_searched_toolkit(context, build, toolkit) for toolkit in toolkits):
         return ()
     project = f"nvidia-cuda-nvcc-cu{versions.major(build.cuda)}" if build.cuda else ""
     if build.has("libdevice-of-wheels") and any(

@@ -43,8 +43,8 @@ INSTALLABLE_CAUSES = (
 def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
     """Return the cause whose rule reports the missing libraries, and the libraries that must be installed.
 
-    The cause is that of TFD201 or TFD202, or None if neither applies. Other rules report damaged files, and a
-    cuDNN that is the only missing library.
+    The cause belongs to TFD201 or TFD202; it is None if neither applies. Other rules report damaged files, and
+    cuDNN if it alone is missing.
     """
     libraries = tuple(
         library
@@ -52,7 +52,8 @@ def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple
         if library.cause in INSTALLABLE_CAUSES and not (library.damaged and _is_not_installed(library))
     )
     causes = [library.cause for library in libraries]
-    wrong_count, absent_count = causes.count(Cause.LIBS_WRONG_VERSION), causes.count(Cause.LIBS_NOT_INSTALLED)
+    wrong_count = causes.count(Cause.LIBS_WRONG_VERSION)
+    absent_count = causes.count(Cause.LIBS_NOT_INSTALLED)
     if not wrong_count and not absent_count:
         return None, libraries
     main_cause = choose_libraries_cause(context.facts, context.build) if context.build is not None else None
@@ -62,12 +63,13 @@ def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple
 
 
 def _is_not_installed(library: MissingLibrary) -> bool:
-    """Return whether the library counts as not installed; if its file is damaged, TFD209 reports it."""
+    """Return whether the library counts as not installed. If its file is damaged, TFD209 reports it."""
     return library.cause is Cause.LIBS_NOT_INSTALLED
 
 
 def check(context: RuleContext) -> Result:
-    (main_cause, libraries), build = list_libraries_to_install(context), context.build
+    main_cause, libraries = list_libraries_to_install(context)
+    build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
     if main_cause is not Cause.LIBS_NOT_INSTALLED:

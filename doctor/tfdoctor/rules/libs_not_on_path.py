@@ -81,9 +81,9 @@ def has_runpath_defect(context: RuleContext, libraries: Sequence[MissingLibrary]
     return release is not None and any(library.soname in release.runpath_misses for library in libraries)
 
 
-def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
-    """Return the first file that is not one of the copies that PyTorch brings, or else the first file."""
-    return next((library for library in choices if library.package != "torch"), choices[0])
+def choose_library(copies: Sequence[FoundElsewhere]) -> FoundElsewhere:
+    """Return the first copy that does not belong to PyTorch, or else the first copy."""
+    return next((library for library in copies if library.package != "torch"), copies[0])
 
 
 def list_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
@@ -106,6 +106,7 @@ def build_search_path_remedies(
         remedies.append(release_remedy)
     if link_remedy is not None:
         remedies.append(link_remedy)
+    # LD_LIBRARY_PATH cannot contain a folder with a separator in its name
     if not any(set(folder) & set(":;") for folder in folders):
         text = "Add the folder to the search path before Python starts (os.environ inside the program is too late)."
         remedies.append(advice.make_path_remedy(context.target, folders, text))
@@ -123,8 +124,8 @@ def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
     if build is None or build.release is None or python is None:
         return None
     for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
-        same_minor = release.package == build.release.package and release.minor == build.release.minor
-        is_fixed = same_minor and release.parsed > build.release.parsed and not release.runpath_misses
+        has_same_minor = release.package == build.release.package and release.minor == build.release.minor
+        is_fixed = has_same_minor and release.parsed > build.release.parsed and not release.runpath_misses
         if is_fixed and fit.can_use_release(context.compat, release, context.target.host, python.version):
             return Remedy(
                 f"Install {release.version}, where this is fixed.",

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere
     from tfdoctor.predict import MissingLibrary
 
+UNDEFINED_SYMBOL = "undefined symbol: "
+"""The text before the symbol's name in the loader's error."""
+DEBIAN_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
+"""Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
+
 
 def check(context: RuleContext) -> Result:
     libraries = context.select_missing(Cause.LIBS_TRANSITIVE)
@@ -54,7 +59,7 @@ def check(context: RuleContext) -> Result:
         Severity.ERROR,
         explanation,
         title=title,
-        evidence=[line for missing in libraries for line in _list_evidence(missing)],
+        evidence=[evidence for missing in libraries for evidence in _list_evidence(missing)],
         remedies=_build_remedies(context, absent_names, libraries, stale_paths),
     )
     return [
@@ -188,13 +193,13 @@ def _build_remedies(
             )
         ]
     build = context.build
-    projects = (
+    wheels = (
         [advice.find_wheel(context.target, soname, build.cuda) for soname in absent_names]
         if build and build.cuda
         else []
     )
     requirements = advice.list_cuda_requirements(context.target, absent_names)
-    if requirements and projects:
+    if requirements and wheels:
         steps, commands = advice.make_install_steps(context.target, requirements)
         text = f"Install the package that provides {', '.join(absent_names)}."
         return [Remedy(text, (*commands, advice.format_check_command(context.target)), steps=steps)]
@@ -220,17 +225,11 @@ def _build_remedies(
     ]
 
 
-UNDEFINED_SYMBOL = "undefined symbol: "
-"""The text before the symbol's name in the loader's error."""
-DEBIAN_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
-"""Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
-
-
 def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Remedy | None:
     """Return the remedy to remove folders with unusable files from LD_LIBRARY_PATH.
 
-    Return None if it is not certain that the loader then finds a usable copy. If the facts show which copy it
-    finds, `add_shadowing_explanation` replaces this remedy.
+    Return None if it is not certain that the loader then finds a usable copy. If the facts show which copy the
+    loader finds, `add_shadowing_explanation` replaces this remedy.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
@@ -238,8 +237,9 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
     folders, copies = [], []
     for library in libraries:
         resolution = library.resolution
-        version_error = resolution.error.partition(": version `")
-        path = version_error[0] if version_error[1] and version_error[0].startswith("/") else ""
+        # a version error begins with the path of the file that lacks the version
+        error_path, separator, _ = resolution.error.partition(": version `")
+        path = error_path if separator and error_path.startswith("/") else ""
         path = path or resolution.needed_by or resolution.path or ""
         folder, _, name = path.rpartition("/")
         # The system's own libraries are searched after every folder. For CUDA's, another copy must have been found.
@@ -248,10 +248,10 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
             return None
         folders.append(folder)
         copies += other_copies[:1]
-    resolved_names = {item.soname for item in loader.resolutions if item.ok}
+    resolved_names = {resolution.soname for resolution in loader.resolutions if resolution.ok}
     if any(
-        resolved_names - {item.soname for item in variant.resolutions if item.ok}
-        for variant in loader.without
+        resolved_names - {resolution.soname for resolution in removal_result.resolutions if resolution.ok}
+        for removal_result in loader.without
     ):
         return None  # without the variables, a library would no longer be found
     return advice.make_folder_removal_remedy(
@@ -271,8 +271,7 @@ def _build_link_remedies(
 ) -> list[Remedy]:
     """Return the remedy to link the library next to the one that needs it.
 
-    Return an empty list if more than one library is affected, or if the libraries are not in this environment's
-    wheels.
+    Return an empty list if several libraries are affected, or if one of the files is not in site-packages.
     """
     site_packages = advice.get_site_packages(context.target)
     needed_by = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
@@ -280,7 +279,7 @@ def _build_link_remedies(
     if (
         not site_packages
         or len(libraries) > 1
-        or not all(path.startswith(f"{site_packages}/") for path in (folder, *(item.path for item in files)))
+        or not all(path.startswith(f"{site_packages}/") for path in (folder, *(file.path for file in files)))
     ):
         return []
     steps = [make_file_link(file.path, folder) for file in files]

@@ -95,7 +95,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _format_cuda_series(context: RuleContext) -> str:
-    """Return the CUDA that the build needs: "12" if all of CUDA 12 has its sonames, else such as "11.0"."""
+    """Return the CUDA that the build needs: "12" if all of CUDA 12 has its sonames, otherwise "11.0" or the like."""
     build = context.build
     if build is None or build.cuda is None:
         return "of a different version"
@@ -134,7 +134,7 @@ class OtherCuda:
 def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
     """Return the installed CUDA versions that TensorFlow cannot use.
 
-    Those outside the loader's search path are returned only if none is in it.
+    If any of them is in the loader's search path, the others are left out.
     """
     loader = context.loader
     if loader is None:
@@ -157,11 +157,11 @@ def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]
     }
     cudas = [
         OtherCuda(
-            folder,
-            _determine_cuda_version(context, folder, names_by_folder[folder]),
-            phrase_by_folder.get(folder, ""),
-            names_by_folder[folder],
-            tuple(sorted(set(names))),
+            folder=folder,
+            version=_determine_cuda_version(context, folder, names_by_folder[folder]),
+            via=phrase_by_folder.get(folder, ""),
+            names=names_by_folder[folder],
+            wrong_names=tuple(sorted(set(names))),
         )
         for folder, names in wrong_names.items()
     ]
@@ -209,9 +209,15 @@ def _list_evidence(context: RuleContext, libraries: tuple[MissingLibrary, ...]) 
             Evidence(other.path, f"exists, but {library.soname} is needed")
             for other in library.other_versions[:3]
         ]
-        evidence += [Evidence(item.path, item.problem) for item in library.resolution.tried if item.problem]
+        evidence += [
+            Evidence(attempt.path, attempt.problem)
+            for attempt in library.resolution.tried
+            if attempt.problem
+        ]
     evidence += [
-        Evidence(item.path, f"CUDA toolkit {item.version}") for item in context.facts.toolkits if item.version
+        Evidence(toolkit.path, f"CUDA toolkit {toolkit.version}")
+        for toolkit in context.facts.toolkits
+        if toolkit.version
     ]
     nvcc = context.facts.nvcc
     if isinstance(nvcc, Known):
@@ -243,14 +249,16 @@ def _build_other_release_remedy(
         ]
         # the installed minor version is not known: a release for the lowest one is the safest
         if releases and cuda.version is not None and "." not in cuda.version:
-            lowest = min((item.cuda or "" for item in releases), key=versions.parse_numbers)
+            lowest = min((release.cuda or "" for release in releases), key=versions.parse_numbers)
             releases = [release for release in releases if release.cuda == lowest]
         if not releases:
             continue
         distribution = context.tensorflow.distribution if context.tensorflow is not None else None
         newest_releases = [release for release in releases if release.version == releases[0].version]
         # prefer the installed package, so that two are not installed over each other
-        release = next((item for item in newest_releases if item.package == distribution), newest_releases[0])
+        release = next(
+            (candidate for candidate in newest_releases if candidate.package == distribution), newest_releases[0]
+        )
         return [
             Remedy(
                 f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "
@@ -280,12 +288,11 @@ def _can_use(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
         return False
     if cuda.version is None:
         return True
-    build_version, installed_version = (
-        versions.parse_numbers(release.cuda)[:2],
-        versions.parse_numbers(cuda.version)[:2],
-    )
+    build_version = versions.parse_numbers(release.cuda)[:2]
+    installed_version = versions.parse_numbers(cuda.version)[:2]
     if build_version[0] != installed_version[0]:
         return False
+    # only the major version of the installed CUDA may be known
     return len(installed_version) < 2 or (
         build_version <= installed_version
         if installed_version[0] >= 11

@@ -32,14 +32,14 @@ MISSING_SYMBOL_ERROR = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GL
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        outcome = make_unknown_result(context.facts.loader, "the loader")
-        return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
+        unmet_result = make_unknown_result(context.facts.loader, "the loader")
+        return CouldNotCheck(unmet_result.reason if unmet_result is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
-        other_library = find_overriding_libstdcxx(context.facts, resolution)
+        overriding_library = find_overriding_libstdcxx(context.facts, resolution)
         match = MISSING_SYMBOL_ERROR.search(resolution.error)
-        if match is None and other_library is None:
+        if match is None and overriding_library is None:
             continue
-        path = match["path"] if match is not None else other_library.path if other_library is not None else ""
+        path = match["path"] if match is not None else overriding_library.path if overriding_library is not None else ""
         missing_version = match["version"] if match is not None else "symbols"
         title = (
             f"{path} is too old for this TensorFlow"

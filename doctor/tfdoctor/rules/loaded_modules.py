@@ -30,7 +30,7 @@ CUDA_MODULE_NAME = lazy_pattern(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )
-"""The name of a CUDA or cuDNN module, with the version, such as cuda/12.2."""
+"""The name of a CUDA or cuDNN module, with its version, such as cuda/12.2."""
 LIBRARY_CAUSES = frozenset(
     {
         Cause.LIBS_NOT_INSTALLED,
@@ -68,39 +68,39 @@ def check(context: RuleContext) -> Result:
             )
         ]
     if lacks_libraries and not cuda_modules:
-        return [_build_unloaded_finding(context, build.cuda, build.cudnn)]
+        return [_build_no_module_finding(build.cuda, build.cudnn)]
     return ()
 
 
-def _has_other_major(match: re.Match[str], cuda: str, cudnn: str | None) -> bool:
-    """Return whether the module's major version differs from the one that this TensorFlow was built with."""
-    required_version = cudnn if match["name"].lower() == "cudnn" else cuda
+def _has_other_major(match: re.Match[str], built_cuda: str, built_cudnn: str | None) -> bool:
+    """Return whether the module has another major version than TensorFlow's own build."""
+    required_version = built_cudnn if match["name"].lower() == "cudnn" else built_cuda
     return required_version is not None and versions.major(match["version"]) != versions.major(
         required_version
     )
 
 
-def _format_required_cuda(cuda: str, cudnn: str | None) -> str:
+def _format_required_cuda(built_cuda: str, built_cudnn: str | None) -> str:
     """Return the CUDA and cuDNN versions that TensorFlow requires, such as "CUDA 12.3 and cuDNN 9"."""
-    return f"CUDA {versions.major_minor(cuda)}" + (f" and cuDNN {versions.major(cudnn)}" if cudnn else "")
+    return f"CUDA {versions.major_minor(built_cuda)}" + (f" and cuDNN {versions.major(built_cudnn)}" if built_cudnn else "")
 
 
 def _build_version_finding(
-    context: RuleContext, loaded_modules: str, modules: list[str], cuda: str, *, lacks_libraries: bool
+    context: RuleContext, loaded_modules: str, wrong_modules: list[str], built_cuda: str, *, lacks_libraries: bool
 ) -> Finding:
     """Return the finding about loaded modules that have the wrong major version."""
-    names = " ".join(advice.quote(module) for module in modules)
-    required = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
+    names = " ".join(advice.quote(module) for module in wrong_modules)
+    required = _format_required_cuda(built_cuda, context.build.cudnn if context.build is not None else None)
     return RULE.make_finding(
         Cause.LIBS_WRONG_VERSION,
         Severity.WARNING if lacks_libraries else Severity.INFO,
-        f"The modules {', '.join(modules)} are loaded, and this TensorFlow was built with {required}. "
+        f"The modules {', '.join(wrong_modules)} are loaded, and this TensorFlow was built with {required}. "
         + (
             "They do not have the libraries that are missing here."
             if lacks_libraries
             else "TensorFlow still finds its own libraries; programs that it starts may find the module's."
         ),
-        title=f"The loaded module {modules[0]} has a different version than TensorFlow uses",
+        title=f"The loaded module {wrong_modules[0]} has a different version than TensorFlow uses",
         evidence=[Evidence(LOADED_MODULES_VARIABLE, loaded_modules)],
         remedies=[
             Remedy(
@@ -111,14 +111,13 @@ def _build_version_finding(
     )
 
 
-def _build_unloaded_finding(context: RuleContext, cuda: str, cudnn: str | None) -> Finding:
+def _build_no_module_finding(built_cuda: str, built_cudnn: str | None) -> Finding:
     """Return the finding that libraries are missing and no CUDA module is loaded."""
-    del context
     return RULE.make_finding(
         Cause.LIBS_NOT_INSTALLED,
         Severity.INFO,
         f"This machine has environment modules, and none with CUDA is loaded. This TensorFlow looks for "
-        f"{_format_required_cuda(cuda, cudnn)}; a module may have them.",
+        f"{_format_required_cuda(built_cuda, built_cudnn)}; a module may have them.",
         title="A module may have the libraries that are missing",
         evidence=[Evidence(LOADED_MODULES_VARIABLE, "no cuda or cudnn module is loaded")],
         remedies=[
@@ -126,7 +125,7 @@ def _build_unloaded_finding(context: RuleContext, cuda: str, cudnn: str | None) 
                 "List the modules, load those that fit (the name is an example), and check again.",
                 (
                     "module avail cuda cudnn",
-                    f"module load cuda/{versions.major_minor(cuda)}",
+                    f"module load cuda/{versions.major_minor(built_cuda)}",
                     advice.CHECK_COMMAND,
                 ),
             )

@@ -41,22 +41,22 @@ def check(context: RuleContext) -> Result:
     if driver_result is None or not driver_result.devices:
         return NotApplicable("the driver shows no card")
     variables = context.facts.environment.variables
-    registered = select_registered_devices(driver_result.devices, build, variables)
-    dropped = [device for device in driver_result.devices if device not in registered]
-    if not dropped:
+    registered_devices = select_registered_devices(driver_result.devices, build, variables)
+    ignored_devices = [device for device in driver_result.devices if device not in registered_devices]
+    if not ignored_devices:
         return ()
-    excluded_by_variable = not registered and bool(
+    excluded_by_variable = not registered_devices and bool(
         select_registered_devices(driver_result.devices, build, {})
     )
     if excluded_by_variable:
-        return [_build_all_dropped_finding(context, build, dropped)]
-    if not registered:
+        return [_build_all_ignored_finding(context, build, ignored_devices)]
+    if not registered_devices:
         return NotApplicable("no card is registered at all, which TFD110 explains")
-    return [_build_some_dropped_finding(context, build, dropped, len(registered))]
+    return [_build_some_ignored_finding(context, build, ignored_devices, len(registered_devices))]
 
 
-def _describe_dropped_gpu(device: CudaDevice, build: Build) -> str:
-    """Return the GPU's label with the reason why TensorFlow ignores it."""
+def _describe_ignored_gpu(device: CudaDevice, build: Build) -> str:
+    """Return the GPU's label, without its number, and the reason why TensorFlow ignores it."""
     label = drivers.format_device(device).partition(", ")[2] or drivers.format_device(device)
     capability = device.compute_capability
     if capability is not None and not versions.is_at_least(capability, build.min_capability):
@@ -64,18 +64,18 @@ def _describe_dropped_gpu(device: CudaDevice, build: Build) -> str:
     return f"{label}: {device.multiprocessors} multiprocessors"
 
 
-def _build_some_dropped_finding(
-    context: RuleContext, build: Build, dropped: list[CudaDevice], registered_count: int
+def _build_some_ignored_finding(
+    context: RuleContext, build: Build, ignored_devices: list[CudaDevice], registered_count: int
 ) -> Finding:
-    reasons = [_describe_dropped_gpu(device, build) for device in dropped]
-    # A GPU of unknown compute capability counts as new enough.
-    too_small = [
-        gpu for gpu in dropped if versions.is_at_least(gpu.compute_capability or "99", build.min_capability)
+    reasons = [_describe_ignored_gpu(device, build) for device in ignored_devices]
+    # a GPU of unknown compute capability counts as new enough ("99")
+    small_devices = [
+        gpu for gpu in ignored_devices if versions.is_at_least(gpu.compute_capability or "99", build.min_capability)
     ]
     value = context.facts.environment.variables.get(MIN_MULTIPROCESSORS_VARIABLE)
     remedies = []
-    if too_small:
-        minimum = min(device.multiprocessors or 0 for device in too_small)
+    if small_devices:
+        minimum = min(device.multiprocessors or 0 for device in small_devices)
         command = f"export {MIN_MULTIPROCESSORS_VARIABLE}={minimum}"
         remedies.append(
             Remedy(
@@ -85,17 +85,17 @@ def _build_some_dropped_finding(
         )
     value_text = f" {MIN_MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""
     return RULE.make_finding(
-        Cause.HIDDEN_BY_ENV if too_small and value is not None else Cause.GPU_TOO_OLD,
+        Cause.HIDDEN_BY_ENV if small_devices and value is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
-        f"The driver shows {len(dropped) + registered_count} cards, but TensorFlow uses {registered_count}. It ignores "
+        f"The driver shows {len(ignored_devices) + registered_count} cards, but TensorFlow uses {registered_count}. It ignores "
         f"{'; '.join(reasons)}.{value_text}",
-        title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + registered_count} cards out",
+        title=f"TensorFlow leaves {len(ignored_devices)} of {len(ignored_devices) + registered_count} cards out",
         evidence=[Evidence("the driver", reason) for reason in reasons],
         remedies=remedies,
     )
 
 
-def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list[CudaDevice]) -> Finding:
+def _build_all_ignored_finding(context: RuleContext, build: Build, ignored_devices: list[CudaDevice]) -> Finding:
     value = context.facts.environment.variables.get(MIN_MULTIPROCESSORS_VARIABLE, "")
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
@@ -106,7 +106,7 @@ def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list
         evidence=[
             Evidence(MIN_MULTIPROCESSORS_VARIABLE, repr(value)),
             *variable_origins.list_origin_evidence(context, MIN_MULTIPROCESSORS_VARIABLE),
-            *(Evidence("the driver", _describe_dropped_gpu(device, build)) for device in dropped),
+            *(Evidence("the driver", _describe_ignored_gpu(device, build)) for device in ignored_devices),
         ],
         remedies=[
             variable_origins.make_unset_remedy(

@@ -71,12 +71,8 @@ def _format_driver_result(context: RuleContext) -> str:
     return f"cuInit: {driver_result.init_name} ({driver_result.init})"
 
 
-ProblemText = tuple[str, str, list[Remedy]]
-"""The title, the explanation and the remedies of a finding."""
-
-
-def _explain_no_device(context: RuleContext) -> ProblemText:
-    """Return the text for the first reason that applies; if none does, it refers to the kernel's log."""
+def _explain_no_device(context: RuleContext) -> kernels.ProblemText:
+    """Return the text for the first reason that applies. Without a reason, refer to the kernel's log."""
     for explain in (
         _explain_wsl,
         _explain_absent_gpu,
@@ -101,7 +97,8 @@ def _explain_no_device(context: RuleContext) -> ProblemText:
     )
 
 
-def _explain_wsl(context: RuleContext) -> ProblemText | None:
+def _explain_wsl(context: RuleContext) -> kernels.ProblemText | None:
+    """Explain that WSL's driver shows no GPU."""
     if not context.facts.machine.wsl:
         return None
     return (
@@ -120,7 +117,7 @@ def _explain_wsl(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
+def _explain_absent_gpu(context: RuleContext) -> kernels.ProblemText | None:
     """Explain that no NVIDIA GPU is on the PCI bus."""
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
@@ -156,13 +153,13 @@ def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_other_driver(context: RuleContext) -> ProblemText | None:
+def _explain_other_driver(context: RuleContext) -> kernels.ProblemText | None:
     """Explain that another kernel driver is bound to the GPUs, and NVIDIA's driver to none."""
     pci_gpus = value_of(context.facts.driver.pci) or ()
     if not pci_gpus or any(pci_gpu.driver == "nvidia" for pci_gpu in pci_gpus):
         return None
     for pci_gpu in pci_gpus:
-        if pci_gpu.driver in ("vfio-pci", "pci-stub"):
+        if pci_gpu.driver in kernels.RESERVING_DRIVERS:
             return (
                 "The card is reserved for a virtual machine",
                 (
@@ -211,7 +208,7 @@ def _make_rebind_remedy(context: RuleContext, pci_gpu: PciGpu) -> Remedy:
     )
 
 
-def _explain_mig(context: RuleContext) -> ProblemText | None:
+def _explain_mig(context: RuleContext) -> kernels.ProblemText | None:
     """Explain that all GPUs are in MIG mode and have no instances."""
     smi = value_of(context.facts.driver.smi)
     empty_gpus = (
@@ -244,7 +241,7 @@ def _explain_mig(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_lost_gpu(context: RuleContext) -> ProblemText | None:
+def _explain_lost_gpu(context: RuleContext) -> kernels.ProblemText | None:
     """Explain that a GPU was lost, according to nvidia-smi."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
@@ -262,8 +259,8 @@ def _explain_lost_gpu(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_silent_gpus(context: RuleContext) -> ProblemText | None:
-    """Explain that no GPU responds: whatever is read from them on the bus is all ones."""
+def _explain_silent_gpus(context: RuleContext) -> kernels.ProblemText | None:
+    """Explain that no GPU responds: everything that is read from them on the bus is all ones."""
     pci_gpus = value_of(context.facts.driver.pci) or ()
     lost_addresses = context.facts.kernel.lost_cards
     if not pci_gpus or any(pci_gpu.address not in lost_addresses for pci_gpu in pci_gpus):
@@ -284,7 +281,7 @@ def _explain_silent_gpus(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_missing_module(context: RuleContext) -> ProblemText | None:
+def _explain_missing_module(context: RuleContext) -> kernels.ProblemText | None:
     """Explain that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
@@ -326,7 +323,7 @@ def _format_kernel(context: RuleContext) -> str:
     return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
 
 
-def _explain_unsupported_gpu(context: RuleContext) -> ProblemText | None:
+def _explain_unsupported_gpu(context: RuleContext) -> kernels.ProblemText | None:
     """Explain that the branch or flavour of the loaded kernel module does not support a GPU."""
     module = value_of(context.facts.driver.kernel_module)
     if module is None:

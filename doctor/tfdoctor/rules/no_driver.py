@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
 
 DEFAULT_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-"""Folders that the loader searches by default; Debian's multiarch folders are below them."""
+"""Folders that the loader searches by default; Debian also has multiarch folders below them."""
 
 
 def check(context: RuleContext) -> Result:
@@ -108,6 +108,7 @@ def _build_damaged_finding(
             [_make_reinstall_remedy(context)],
         )
     evidence = [*evidence, Evidence(failure.path, failure.problem)]
+    # the loader's probe names the ELF header's field that does not fit: the class (32 or 64 bit) or the machine
     if "class" in failure.problem or "machine" in failure.problem:
         return _build_finding(
             "The driver's library is for another architecture",
@@ -117,8 +118,11 @@ def _build_damaged_finding(
             evidence,
             [_make_reinstall_remedy(context)],
         )
-    note = " An empty file is what an image keeps that was made from a running GPU container." * (
-        "too short" in failure.problem and bool(context.facts.machine.container)
+    is_empty_in_container = "too short" in failure.problem and bool(context.facts.machine.container)
+    note = (
+        " An empty file is what an image keeps that was made from a running GPU container."
+        if is_empty_in_container
+        else ""
     )
     remedies = [_make_reinstall_remedy(context)]
     if context.facts.machine.container:
@@ -215,21 +219,21 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
 
 
 def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies for a user who needs no GPU; an empty list if there are none."""
+    """Return the remedies for a user whom the CPU suffices; an empty list if there are none."""
     facts, choice = context.facts, context.facts.choice
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
     if choice is not None and choice.others:
         return make_other_python_remedies(context)
     release = advice.find_best_release(context.target)
-    chosen_by_default = choice is not None and choice.lost
-    if chosen_by_default or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
+    has_lost_environment = choice is not None and choice.lost
+    if has_lost_environment or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
         return []
     return [advice.make_cpu_remedy(context.target, release, "If the CPU is enough, install TensorFlow.")]
 
 
 def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    """Return the finding that WSL shows no GPU: version 1 never does, and version 2 needs Windows' driver."""
+    """Return the finding that WSL shows no GPU. WSL 1 never does, and WSL 2 needs a driver in Windows."""
     if context.facts.machine.wsl == 1:
         return _build_finding(
             "WSL 1 gives Linux programs no GPU",
@@ -259,7 +263,7 @@ def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Findin
 
 
 def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies that install an older driver for GPUs that new drivers no longer support."""
+    """Return the remedies to install an older driver for GPUs that new drivers no longer support."""
     remedies = []
     is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.get_sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):

@@ -79,17 +79,17 @@ def explain_missing_wheel(context: RuleContext) -> str:
         )
     if python.glibc is None:
         return "TensorFlow's wheels need glibc; this system has another C library (musl, as on Alpine)."
-    return _explain_version(context, python.version, python.glibc)
+    return _explain_version_gap(context, python.version, python.glibc)
 
 
-def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
-    """Return why no GPU wheel fits this version of Python or of glibc; "" if one fits."""
-    minor = versions.major_minor(python)
-    matching_releases = context.compat.releases_for_python(python, "linux", gpu=True)
+def _explain_version_gap(context: RuleContext, python_version: str, glibc_version: str) -> str:
+    """Return why no GPU wheel fits this version of Python and of glibc; "" if one fits."""
+    minor = versions.major_minor(python_version)
+    matching_releases = context.compat.releases_for_python(python_version, "linux", gpu=True)
     if not matching_releases:
         final_releases = [release for release in context.compat.releases if not release.is_prerelease]
         pythons = sorted(
-            {python_version for release in final_releases for python_version in release.linux_pythons},
+            {python_minor for release in final_releases for python_minor in release.linux_pythons},
             key=versions.parse_numbers,
         )
         if pythons and versions.compare(minor, pythons[-1]) > 0:
@@ -101,13 +101,13 @@ def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
             )
         return f"No TensorFlow release with GPU code has a wheel for Python {minor}."
     if all(
-        release.glibc is not None and not versions.is_at_least(glibc, release.glibc)
+        release.glibc is not None and not versions.is_at_least(glibc_version, release.glibc)
         for release in matching_releases
     ):
         minimum = min(
             (release.glibc for release in matching_releases if release.glibc), key=versions.parse_numbers
         )
-        return f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc}."
+        return f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc_version}."
     return ""
 
 
@@ -131,22 +131,22 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
     best = fit.find_best_fit(context.compat, context.target.host)
     if best is None or best.python is None:
         return []
-    version, release = best.python, best.release
+    python_version, release = best.python, best.release
     requirements = " ".join(
         advice.quote(requirement)
-        for requirement in advice.list_gpu_requirements(context.target, release, version)
+        for requirement in advice.list_gpu_requirements(context.target, release, python_version)
     )
     setup_commands, uv = advice.choose_uv_command(context.target)
     return [
         Remedy(
-            f"Make an environment with Python {version} (uv fetches it where it is not there) and TensorFlow "
+            f"Make an environment with Python {python_version} (uv fetches it where it is not there) and TensorFlow "
             f"{release.version}.",
             (
                 *setup_commands,
-                f"{uv} venv --python {version} tf-env",
+                f"{uv} venv --python {python_version} tf-env",
                 f"{uv} pip install --python tf-env/bin/python {requirements}",
                 *advice.make_link_commands(
-                    context.target, release, f"$PWD/tf-env/lib/python{version}/site-packages"
+                    context.target, release, f"$PWD/tf-env/lib/python{python_version}/site-packages"
                 ),
                 "tfdoctor check --python tf-env",
             ),

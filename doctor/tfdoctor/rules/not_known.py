@@ -52,10 +52,10 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]:
-    """Return the remedies to run TensorFlow and to allow more time; the latter first after a timeout."""
+    """Return the remedies to run TensorFlow and to allow more time. After a timeout, the latter comes first."""
     check_command = advice.format_check_command(context.target)
     run_remedy = Remedy("Run TensorFlow itself to find out.", (f"{check_command} --deep",))
-    if any("in time" in reason for reason in reasons):
+    if any("in time" in reason for reason in reasons):  # "did not end in time" and the like
         return [
             Remedy("The machine was slow or busy: allow more time.", (f"{check_command} --timeout 60",)),
             run_remedy,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 MAX_CHMOD_PATHS = 3
-"""If a command would change more paths of one site-packages, it changes all of site-packages."""
+"""The maximum number of paths below one site-packages that a command names. Above it, all of site-packages is named."""
 
 
 def check(context: RuleContext) -> Result:
@@ -51,7 +51,7 @@ def check(context: RuleContext) -> Result:
     if libraries:
         return [_build_blocked_finding(context, libraries)]
     if other_denials:
-        return [_build_partial_finding(context, other_denials)]
+        return [_build_other_packages_finding(context, other_denials)]
     return ()
 
 
@@ -77,11 +77,11 @@ def _list_denied_libraries(context: RuleContext) -> list[DeniedPath]:
     return [denied_by_path.get(path) or DeniedPath(path, path) for path in paths]
 
 
-def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Finding:
+def _build_blocked_finding(context: RuleContext, denials: list[DeniedPath]) -> Finding:
     """Return the finding about required libraries that are unreadable or on a noexec mount."""
-    names = list(dict.fromkeys(posixpath.basename(denial.path) for denial in denied))
+    names = list(dict.fromkeys(posixpath.basename(denial.path) for denial in denials))
     names_text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    noexec_files = [denial for denial in denied if denial.why == "noexec"]
+    noexec_files = [denial for denial in denials if denial.why == "noexec"]
     effect = (
         "import tensorflow fails" if context.prediction.import_ok is False else "TensorFlow registers no GPU"
     )
@@ -95,8 +95,8 @@ def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
             _make_noexec_remedies(context, mount),
         )
     pronoun = "it" if len(names) == 1 else "them"
-    folders = sorted({denial.closed for denial in denied if denial.closed != denial.path})
-    if len(folders) == 1 and all(denial.closed != denial.path for denial in denied):
+    folders = sorted({denial.closed for denial in denials if denial.closed != denial.path})
+    if len(folders) == 1 and all(denial.closed != denial.path for denial in denials):
         title = f"{folders[0]} is closed to this user, and {names_text} would be in it"
     else:
         title = (
@@ -105,29 +105,29 @@ def _build_blocked_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
     return _build_error_finding(
         title,
         f"The loader passes over what it may not read as if it were nowhere, and so has no {names_text}: {effect}. "
-        f"{_describe_owners(denied)}",
-        [Evidence(denial.path, _explain_denial(denial)) for denial in denied[:8]],
-        _list_chmod_remedies(context, denied),
+        f"{_describe_owners(denials)}",
+        [Evidence(denial.path, _explain_denial(denial)) for denial in denials[:8]],
+        _list_chmod_remedies(context, denials),
     )
 
 
-def _build_package_finding(context: RuleContext, package: DeniedPath, denied: list[DeniedPath]) -> Finding:
+def _build_package_finding(context: RuleContext, package: DeniedPath, denials: list[DeniedPath]) -> Finding:
     """Return the finding that this user may not read TensorFlow's own package."""
     return _build_error_finding(
         f"{package.closed} may not be read by this user: import tensorflow fails",
         f"{package.path} cannot be looked into, and Python takes what it may not look into for something that is not "
-        f"there. {_describe_owners(denied)}",
-        [Evidence(denial.path, _explain_denial(denial)) for denial in denied[:8]],
-        _list_chmod_remedies(context, denied),
+        f"there. {_describe_owners(denials)}",
+        [Evidence(denial.path, _explain_denial(denial)) for denial in denials[:8]],
+        _list_chmod_remedies(context, denials),
     )
 
 
-def _build_partial_finding(context: RuleContext, denied: list[DeniedPath]) -> Finding:
+def _build_other_packages_finding(context: RuleContext, denials: list[DeniedPath]) -> Finding:
     """Return the finding about unreadable files of this Python's other packages.
 
     It is a warning if they include libraries.
     """
-    libraries = [denial for denial in denied if ".so" in posixpath.basename(denial.path)]
+    libraries = [denial for denial in denials if ".so" in posixpath.basename(denial.path)]
     return RULE.make_finding(
         Cause.NOT_PERMITTED,
         Severity.WARNING if libraries else Severity.INFO,
@@ -137,10 +137,10 @@ def _build_partial_finding(context: RuleContext, denied: list[DeniedPath]) -> Fi
             else "What is said of these packages here is from their folders' names, and programs that ask for their "
             "metadata (pip, importlib.metadata) fail. "
         )
-        + _describe_owners(denied),
+        + _describe_owners(denials),
         title="Some of what belongs to this Python's packages may not be read by this user",
-        evidence=[Evidence(denial.path, _explain_denial(denial)) for denial in denied[:8]],
-        remedies=_list_chmod_remedies(context, denied),
+        evidence=[Evidence(denial.path, _explain_denial(denial)) for denial in denials[:8]],
+        remedies=_list_chmod_remedies(context, denials),
     )
 
 
@@ -169,21 +169,21 @@ def _build_error_finding(
     )
 
 
-def _explain_denial(denied: DeniedPath) -> str:
+def _explain_denial(denial: DeniedPath) -> str:
     """Return a clause that says whether the path itself or a folder above it denies access."""
-    mode = f", mode {denied.mode}" if denied.mode else ""
-    owner = f" (owner {denied.owner}{mode})" if denied.owner is not None else ""
-    if denied.closed != denied.path:
-        return f"cannot be reached: {denied.closed}{owner} is closed to this user"
+    mode = f", mode {denial.mode}" if denial.mode else ""
+    owner = f" (owner {denial.owner}{mode})" if denial.owner is not None else ""
+    if denial.closed != denial.path:
+        return f"cannot be reached: {denial.closed}{owner} is closed to this user"
     return f"may not be read{owner}"
 
 
-def _describe_owners(denied: list[DeniedPath]) -> str:
+def _describe_owners(denials: list[DeniedPath]) -> str:
     """Return a sentence about the owners; "" if they are not known."""
-    owners = sorted({denial.owner for denial in denied if denial.owner is not None})
+    owners = sorted({denial.owner for denial in denials if denial.owner is not None})
     if not owners:
         return ""
-    if all(denial.own for denial in denied):
+    if all(denial.own for denial in denials):
         return "This user owns that, and has not the permission to read it."
     text = f"It belongs to {' and '.join(owners)}."
     if "root" in owners:
@@ -191,13 +191,13 @@ def _describe_owners(denied: list[DeniedPath]) -> str:
     return text
 
 
-def _list_chmod_remedies(context: RuleContext, denied: list[DeniedPath]) -> list[Remedy]:
+def _list_chmod_remedies(context: RuleContext, denials: list[DeniedPath]) -> list[Remedy]:
     """Return the remedies that let this user read the paths."""
-    chmod_paths = _list_chmod_paths(context, denied)
+    chmod_paths = _list_chmod_paths(context, denials)
     paths = " ".join(advice.quote(chmod_path) for chmod_path in chmod_paths)
     check_command = advice.format_check_command(context.target)
     environment_remedy = Remedy("Or make your own environment.", ("tfdoctor install",))
-    owners = sorted({denial.owner for denial in denied if denial.owner is not None and not denial.own})
+    owners = sorted({denial.owner for denial in denials if denial.owner is not None and not denial.own})
     if not owners:
         return [Remedy("Give yourself the permission.", (f"chmod -R u+rX {paths}", check_command))]
     if owners == ["root"]:
@@ -214,7 +214,7 @@ def _list_chmod_remedies(context: RuleContext, denied: list[DeniedPath]) -> list
     ]
 
 
-def _list_chmod_paths(context: RuleContext, denied: list[DeniedPath]) -> list[str]:
+def _list_chmod_paths(context: RuleContext, denials: list[DeniedPath]) -> list[str]:
     """Return the paths that chmod must change.
 
     A file of an installed package is replaced by its folder, unless that is site-packages itself. More than
@@ -223,7 +223,7 @@ def _list_chmod_paths(context: RuleContext, denied: list[DeniedPath]) -> list[st
     python = context.python
     sites = python.site_packages if python is not None else ()
     chmod_paths: list[str] = []
-    for denial in denied:
+    for denial in denials:
         site_folder = next((site for site in sites if denial.closed.startswith(f"{site}/")), None)
         chmod_path = denial.closed
         if site_folder is not None and denial.closed == denial.path:
@@ -248,8 +248,8 @@ def _list_chmod_paths(context: RuleContext, denied: list[DeniedPath]) -> list[st
 
 def _find_mount(context: RuleContext, path: str) -> str:
     """Return the noexec mount point of a path, or the path's folder if it is not known."""
-    pairs = context.python.noexec if context.python is not None else ()
-    mounts = [mount for folder, mount in pairs if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))]
+    noexec_folders = context.python.noexec if context.python is not None else ()
+    mounts = [mount for folder, mount in noexec_folders if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))]
     return mounts[0] if mounts else posixpath.dirname(path)
 
 

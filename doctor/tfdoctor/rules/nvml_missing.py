@@ -29,12 +29,12 @@ from tfdoctor.rules.shared import drivers, prerequisites
 
 NVML_SONAME = "libnvidia-ml.so.1"
 REASON_BY_NVML_ERROR = {
-    3: "this user or container is not allowed to",
-    4: "this user is not allowed to open the device nodes",
-    9: "the kernel module is not loaded",
-    12: "a part of the driver's library is missing",
-    15: "a card has fallen off the bus",
-    17: "the operating system blocks the access to the card",
+    3: "this user or container is not allowed to",  # NVML_ERROR_NOT_SUPPORTED
+    4: "this user is not allowed to open the device nodes",  # NVML_ERROR_NO_PERMISSION
+    9: "the kernel module is not loaded",  # NVML_ERROR_DRIVER_NOT_LOADED
+    12: "a part of the driver's library is missing",  # NVML_ERROR_LIBRARY_NOT_FOUND
+    15: "a card has fallen off the bus",  # NVML_ERROR_GPU_IS_LOST
+    17: "the operating system blocks the access to the card",  # NVML_ERROR_OPERATING_SYSTEM
     NVML_ERROR_UNKNOWN: "the reason is not known",
 }
 """The reason for each error code of nvmlInit that this rule reports."""
@@ -66,13 +66,13 @@ def check(context: RuleContext) -> Result:
 def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     version = context.build.version if context.build is not None else ""
     variables = context.facts.environment.variables
-    value = variables.get(CAPABILITIES_VARIABLE)
+    capabilities = variables.get(CAPABILITIES_VARIABLE)
     evidence = [Evidence("the loader", error)]
-    lacks_utility = value is not None and lacks_capability(value, "utility")
-    if value is not None:
-        evidence.append(Evidence(CAPABILITIES_VARIABLE, repr(value)))
+    lacks_utility = capabilities is not None and lacks_capability(capabilities, "utility")
+    if capabilities is not None:
+        evidence.append(Evidence(CAPABILITIES_VARIABLE, repr(capabilities)))
     note = (
-        f" {CAPABILITIES_VARIABLE} is {value!r}: without `utility` a container is not given NVML."
+        f" {CAPABILITIES_VARIABLE} is {capabilities!r}: without `utility` a container is not given NVML."
         if lacks_utility
         else ""
     )
@@ -83,14 +83,14 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
         f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{note}",
         title=f"{NVML_SONAME} is missing; TensorFlow {version} registers no GPU without it",
         evidence=evidence,
-        remedies=_list_remedies(context, value),
+        remedies=_list_remedies(context, capabilities),
     )
 
 
-def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
+def _list_remedies(context: RuleContext, capabilities: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.get_package_manager(context.target)
     sudo = advice.get_sudo_prefix(context.target)
-    if machine.container and value is not None and not lacks_capability(value, "utility"):
+    if machine.container and capabilities is not None and not lacks_capability(capabilities, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
         ]
@@ -112,11 +112,11 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
                 changes_system=True,
             )
         ]
-    install = advice.make_driver_remedy(context.target)
+    install_remedy = advice.make_driver_remedy(context.target)
     return [
         Remedy(
-            f"It comes with the driver: install the complete driver. {install.text}",
-            install.commands,
+            f"It comes with the driver: install the complete driver. {install_remedy.text}",
+            install_remedy.commands,
             changes_system=True,
         )
     ]

@@ -35,10 +35,15 @@ LIBRARY_FILE_PATTERN = re.compile(r"\.so(\.\d+)*\Z")
 
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
-    checkers = (_check_log_level, _check_allow_growth, _find_xla_flags_problem, _check_library_path)
+    finders = (
+        _find_log_level_problem,
+        _find_allow_growth_problem,
+        _find_xla_flags_problem,
+        _find_library_path_problems,
+    )
     return [
-        *(finding for checker in checkers for finding in checker(context, variables)),
-        *_check_late_variables(context),
+        *(finding for find_problems in finders for finding in find_problems(context, variables)),
+        *_find_late_variables(context),
     ]
 
 
@@ -48,23 +53,25 @@ def _build_finding(
     title: str,
     explanation: str,
     *,
-    variable: tuple[str, str],
+    name: str,
+    value: str,
     remedies: list[Remedy],
 ) -> Finding:
+    """Return a finding about the variable `name`, with the place that sets it."""
     return RULE.make_finding(
         Cause.INCONCLUSIVE,
         severity,
-        f"{explanation}{variable_origins.format_origin_sentence(context, variable[0])}",
+        f"{explanation}{variable_origins.format_origin_sentence(context, name)}",
         title=title,
         evidence=[
-            Evidence(variable[0], repr(variable[1])),
-            *variable_origins.list_origin_evidence(context, variable[0]),
+            Evidence(name, repr(value)),
+            *variable_origins.list_origin_evidence(context, name),
         ],
         remedies=remedies,
     )
 
 
-def _check_late_variables(context: RuleContext) -> list[Finding]:
+def _find_late_variables(context: RuleContext) -> list[Finding]:
     """Return a finding for each variable (such as LD_LIBRARY_PATH) that Python's startup sets too late."""
     findings = []
     for origin in context.facts.environment.late:
@@ -92,7 +99,7 @@ def _check_late_variables(context: RuleContext) -> list[Finding]:
     return findings
 
 
-def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _find_log_level_problem(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     """Return a finding if TF_CPP_MIN_LOG_LEVEL is 3, or if it is 2 and no GPU is registered."""
     name = "TF_CPP_MIN_LOG_LEVEL"
     value = variables.get(name, "").strip()
@@ -106,13 +113,14 @@ def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Fi
             Severity.INFO,
             f"{name}={value} keeps TensorFlow from saying what is wrong",
             f"It hides {hidden_messages}: where no GPU is registered, TensorFlow does not say why.",
-            variable=(name, value),
+            name=name,
+            value=value,
             remedies=[Remedy("While looking for the cause:", (f"unset {name}",))],
         )
     ]
 
 
-def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _find_allow_growth_problem(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     """Return a finding if TF_FORCE_GPU_ALLOW_GROWTH is neither "true" nor "false"."""
     name = "TF_FORCE_GPU_ALLOW_GROWTH"
     value = variables.get(name)
@@ -125,7 +133,8 @@ def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list
             f"{name} is {value!r}, which TensorFlow does not understand",
             "It knows only the words true and false, in lower case; anything else is ignored, and TensorFlow "
             "takes nearly all memory of the card.",
-            variable=(name, value),
+            name=name,
+            value=value,
             remedies=[Remedy("Write it so:", (f"export {name}=true",), steps=(Export(name, "true"),))],
         )
     ]
@@ -150,13 +159,14 @@ def _find_xla_flags_problem(context: RuleContext, variables: dict[str, str]) -> 
             f"{name} does not begin with two hyphens and is taken for a file's name",
             "Flags begin with `--`. A value that begins otherwise is read as the name of a file with flags, "
             "and where there is no such file TensorFlow stops.",
-            variable=(name, value),
+            name=name,
+            value=value,
             remedies=remedies,
         )
     ]
 
 
-def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _find_library_path_problems(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     """Return a finding if entries of LD_LIBRARY_PATH have no effect or an unexpected one.
 
     Empty entries are reported only if all other entries are correct.
@@ -168,7 +178,7 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
     entries = value.replace(";", ":").split(":")
     error_by_entry = {entry: error for entry in entries if (error := _describe_entry_error(entry))}
     home_entry = next(
-        (item for item in error_by_entry if item.startswith(("~/", "$HOME/", "${HOME}/"))), None
+        (entry for entry in error_by_entry if entry.startswith(("~/", "$HOME/", "${HOME}/"))), None
     )
     findings = []
     if error_by_entry:
@@ -201,7 +211,8 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
                 Severity.WARNING,
                 f"{name} has entries that do not do what they appear to do",
                 f"{errors}.",
-                variable=(name, value),
+                name=name,
+            value=value,
                 remedies=remedies,
             )
         )
@@ -215,7 +226,8 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
                 f"{name} has an empty entry, which means the working directory",
                 "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "
                 "whatever folder the program was started from.",
-                variable=(name, value),
+                name=name,
+            value=value,
                 remedies=[Remedy("Without it:", (line, advice.format_check_command(context.target)))],
             )
         )

@@ -112,7 +112,7 @@ def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None
 
 
 def should_report_other_tensorflow(context: RuleContext) -> bool:
-    """Return whether to report that another TensorFlow comes first, and not the problems of that one."""
+    """Return whether to report that another TensorFlow comes first, instead of the problems of that one."""
     return (
         context.prediction.cause is Cause.SHADOWED_MODULE and drop_first_tensorflow(context.facts) is not None
     )

@@ -34,8 +34,8 @@ def check(context: RuleContext) -> Result:
     gpu_conditions = card_status.list_gpu_conditions(context)
     affected_gpus = [
         gpu
-        for gpu, health in gpu_conditions
-        if health.persistence is False and health.ecc and health.display is False and not gpu.processes
+        for gpu, condition in gpu_conditions
+        if condition.persistence is False and condition.ecc and condition.display is False and not gpu.processes
     ]
     if not affected_gpus:
         return ()

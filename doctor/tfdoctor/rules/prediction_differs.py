@@ -111,19 +111,14 @@ def _build_import_finding(observed: Observation) -> Finding:
 
 
 def _libraries_differ(context: RuleContext) -> bool:
-    """Return whether the observed missing libraries contradict the predicted ones.
+    """Return whether a library was missing that was not predicted to be missing.
 
-    If the import failed, the observed ones may be fewer than predicted, because an ImportError names only the
-    first library. Without any observed missing library nothing is compared, because TensorFlow tries its
-    libraries only after it has found a device.
+    Fewer missing libraries than predicted are no contradiction: an ImportError names only the first one, and
+    TensorFlow tries its libraries only after it has found a device.
     """
-    observed, predicted = context.observed, set(context.prediction.missing_libraries)
-    if observed is None or not observed.missing_libraries:
+    if context.observed is None:
         return False
-    actual = set(observed.missing_libraries)
-    return (
-        not actual <= predicted if not observed.import_ok or not actual >= predicted else actual != predicted
-    )
+    return not set(context.observed.missing_libraries) <= set(context.prediction.missing_libraries)
 
 
 def _format_bool(value: bool) -> str:

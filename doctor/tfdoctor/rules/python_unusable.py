@@ -53,89 +53,89 @@ TITLE_BY_TROUBLE_KIND = {
 def check(context: RuleContext) -> Result:
     fact = context.facts.python
     if not isinstance(fact, UnusablePython) or fact.trouble is None:
-        outcome = make_unknown_result(fact, "the Python")
-        return outcome if isinstance(outcome, CouldNotCheck) else ()
-    trouble = fact.trouble
-    if trouble.kind == "denied":
+        unmet_result = make_unknown_result(fact, "the Python")
+        return unmet_result if isinstance(unmet_result, CouldNotCheck) else ()
+    failure = fact.trouble
+    if failure.kind == "denied":
         return NotApplicable("this user may not run it, which TFD319 explains")
-    evidence = [Evidence(trouble.path, f"{trouble.how}{f': {trouble.detail}' if trouble.detail else ''}")]
-    if trouble.said:
-        evidence.append(Evidence(f"{trouble.path} (what it printed)", trouble.said))
-    evidence += [Evidence(path, "is the last file that it read (python -v)") for path in trouble.files]
+    evidence = [Evidence(failure.path, f"{failure.how}{f': {failure.detail}' if failure.detail else ''}")]
+    if failure.said:
+        evidence.append(Evidence(f"{failure.path} (what it printed)", failure.said))
+    evidence += [Evidence(path, "is the last file that it read (python -v)") for path in failure.files]
     return [
         RULE.make_finding(
             Cause.PYTHON_UNUSABLE,
             Severity.ERROR,
-            _explain_startup_failure(context, trouble),
-            title=_format_title(trouble),
+            _explain_startup_failure(context, failure),
+            title=_format_title(failure),
             evidence=[*evidence, *list_other_python_evidence(context)],
             remedies=[
-                *_list_remedies(context, trouble),
+                *_list_remedies(context, failure),
                 *(make_other_python_remedies(context) if _has_other_pythons(context) else ()),
             ],
         )
     ]
 
 
-def _format_title(trouble: StartupFailure) -> str:
-    if trouble.files:
-        return f"{TITLE_BY_TROUBLE_KIND['site']}: {trouble.files[0]}"
-    return f"{TITLE_BY_TROUBLE_KIND.get(trouble.kind, RULE.title)}: {trouble.path}"
+def _format_title(failure: StartupFailure) -> str:
+    if failure.files:
+        return f"{TITLE_BY_TROUBLE_KIND['site']}: {failure.files[0]}"
+    return f"{TITLE_BY_TROUBLE_KIND.get(failure.kind, RULE.title)}: {failure.path}"
 
 
 def _has_other_pythons(context: RuleContext) -> bool:
     return context.facts.choice is not None and bool(context.facts.choice.others)
 
 
-def _explain_startup_failure(context: RuleContext, trouble: StartupFailure) -> str:
-    """Return a sentence or more about how the Python failed to start."""
-    name = f"{trouble.path} ({describe_python_choice(context)})"
-    output = f' It says: "{trouble.said}".' if trouble.said else ""
-    detail = f": {trouble.detail}" if trouble.detail else ""
+def _explain_startup_failure(context: RuleContext, failure: StartupFailure) -> str:
+    """Return one or more sentences about how the Python failed to start."""
+    name = f"{failure.path} ({describe_python_choice(context)})"
+    output = f' It says: "{failure.said}".' if failure.said else ""
+    detail = f": {failure.detail}" if failure.detail else ""
     lost_env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
-    if trouble.kind == "base-gone" and lost_env is not None:
+    if failure.kind == "base-gone" and lost_env is not None:
         version = f", made with Python {lost_env.version}," if lost_env.version else ""
         return (
             f"{lost_env.prefix} is a virtual environment{version} whose bin/python is a link to {lost_env.target}, which is not "
             "there: that Python was removed or replaced. No program starts in it; its packages are still there."
         )
-    if trouble.kind == "home":
+    if failure.kind == "home":
         value = context.facts.environment.variables.get(HOME_VARIABLE, "")
         return (
-            f"{HOME_VARIABLE} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
+            f"{HOME_VARIABLE} is {value!r}: Python then looks for its own library there, and {name} {failure.how}. Without the "
             f"variable it starts.{variable_origins.format_origin_sentence(context, HOME_VARIABLE)}{output}"
         )
-    if trouble.kind == "site":
-        location = f" It stops in {trouble.files[0]}." if trouble.files else ""
-        return f"With its site-packages {name} {trouble.how}; without them (`python -S`) it starts.{location}{output}"
-    if trouble.kind == "silent":
+    if failure.kind == "site":
+        location = f" It stops in {failure.files[0]}." if failure.files else ""
+        return f"With its site-packages {name} {failure.how}; without them (`python -S`) it starts.{location}{output}"
+    if failure.kind == "silent":
         return (
-            f"{name} {trouble.how}, also without its site-packages (`python -S`): it hangs, or it starts very slowly "
+            f"{name} {failure.how}, also without its site-packages (`python -S`): it hangs, or it starts very slowly "
             "(a network file system, a cold disk). Nothing could be learned of its TensorFlow; the driver was asked by "
             "another Python."
         )
-    if trouble.kind == "rubbish":
+    if failure.kind == "rubbish":
         return f"{name} runs and does not answer as a Python does: another program goes by that name.{output}"
-    return f"{name} {trouble.how}{detail}.{output}"
+    return f"{name} {failure.how}{detail}.{output}"
 
 
-def _list_remedies(context: RuleContext, trouble: StartupFailure) -> list[Remedy]:
-    python = advice.quote(trouble.path)
+def _list_remedies(context: RuleContext, failure: StartupFailure) -> list[Remedy]:
+    python = advice.quote(failure.path)
     lost_env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
-    if trouble.kind == "base-gone" and lost_env is not None:
+    if failure.kind == "base-gone" and lost_env is not None:
         return build_restore_remedies(lost_env)
-    if trouble.kind == "home":
+    if failure.kind == "home":
         return [
             variable_origins.make_unset_remedy(
                 context, HOME_VARIABLE, f"Unset {HOME_VARIABLE}: hardly any Python needs it.", steps=False
             )
         ]
-    if trouble.kind == "site":
+    if failure.kind == "site":
         remedies = [
             Remedy("See where its start hangs (Ctrl-C ends it).", (f"{python} -v -c pass 2>&1 | tail -n 20",))
         ]
-        if trouble.files:
-            path = advice.quote(trouble.files[0])
+        if failure.files:
+            path = advice.quote(failure.files[0])
             remedies.insert(
                 0,
                 Remedy(
@@ -144,13 +144,12 @@ def _list_remedies(context: RuleContext, trouble: StartupFailure) -> list[Remedy
                 ),
             )
         return remedies
-    if trouble.kind == "silent":
+    if failure.kind == "silent":
         return [
             Remedy("Start it once by hand, and see how long it takes.", (f"time {python} -S -c pass",)),
             Remedy("Then allow more time.", ("tfdoctor check --timeout 60",)),
         ]
-    is_shim = "/shims/" in trouble.path
-    if is_shim:
+    if "/shims/" in failure.path:  # the folder in which pyenv puts its shims
         return [
             Remedy(
                 "It is a shim of pyenv or the like, which starts the version that is chosen here. See which are there, "

@@ -36,6 +36,7 @@ def check(context: RuleContext) -> Result:
     conflicts = [
         conflict
         for conflict in list_unmet_requirements(context.python)
+        # TFD321 reports Keras
         if conflict.installed_version is not None and conflict.package != "keras"
     ]
     if not conflicts:

@@ -44,6 +44,7 @@ def check(context: RuleContext) -> Result:
     if context.facts.machine.container:
         return _check_container(context, paths_by_driver)
     if not packages and installer_version is None and not paths_by_driver:
+        # "not looked at" is the default of the fact: nothing has failed
         if isinstance(kernel.packages, Unknown) and kernel.packages.why != "not looked at":
             return CouldNotCheck(f"packages: {kernel.packages.why}")
         return NotApplicable("no NVIDIA driver is installed here")
@@ -109,7 +110,7 @@ def _build_mixed_finding(
         | set(paths_by_driver)
         | ({installer_version} if installer_version else set())
     )
-    is_mixed = len(versions) > 1
+    has_several_versions = len(versions) > 1
     sources = "NVIDIA's own installer and packages" if has_both_sources else "several versions"
     remedies = []
     if installer_version is not None:
@@ -131,10 +132,10 @@ def _build_mixed_finding(
             Remedy("See which package each comes from, and remove all but one.", (query_command,))
         )
     return RULE.make_finding(
-        Cause.DRIVER_LIB_MISMATCH if is_mixed else Cause.INCONCLUSIVE,
-        Severity.WARNING if is_mixed else Severity.INFO,
+        Cause.DRIVER_LIB_MISMATCH if has_several_versions else Cause.INCONCLUSIVE,
+        Severity.WARNING if has_several_versions else Severity.INFO,
         f"The driver is here from {sources}"
-        + (f": {', '.join(sorted(versions))}" if is_mixed else "")
+        + (f": {', '.join(sorted(versions))}" if has_several_versions else "")
         + ". Which of them is used is decided by the loader, and the next update of one breaks it.",
         title="Several NVIDIA drivers are installed over each other",
         evidence=_list_evidence(packages, installer_version, paths_by_driver),
@@ -177,8 +178,8 @@ def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]
         Cause.WSL_LIBCUDA,
         Severity.WARNING,
         f"Under WSL the driver is Windows' own, and packages with a Linux driver are installed here "
-        f"({', '.join(f'{p.name} {p.version}' for p in packages[:4])}). Their libcuda reaches no card; where the "
-        "loader finds it first, no GPU is shown.",
+        f"({', '.join(f'{package.name} {package.version}' for package in packages[:4])}). Their libcuda reaches "
+        "no card; where the loader finds it first, no GPU is shown.",
         title="A Linux driver is installed inside WSL",
         short_title="a Linux driver inside WSL",
         evidence=_list_evidence(packages, None, {}),

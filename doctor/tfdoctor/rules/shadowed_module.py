@@ -41,6 +41,18 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Finding
 
+PATH_VARIABLE = "PYTHONPATH"
+MAX_ERROR_CHARS = 200
+"""The maximum length of a quoted error, because NumPy's is a page long."""
+
+
+@dataclass(frozen=True)
+class _ShadowedPackage:
+    """A package that is imported from a leading folder, and the error of that import."""
+
+    name: str
+    error: str
+
 
 def check(context: RuleContext) -> Result:
     tensorflow = context.tensorflow
@@ -49,8 +61,8 @@ def check(context: RuleContext) -> Result:
         findings.append(
             _build_module_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, "")
         )
+    # the packages that are imported from each leading folder and fail
     packages_by_leader: dict[LeadingFolder, list[_ShadowedPackage]] = {}
-    """The packages that are imported from each leading folder, and fail."""
     for failure in context.import_failures:
         if not failure.shadow:
             continue
@@ -69,7 +81,7 @@ def check(context: RuleContext) -> Result:
         )
         if leader is not None:
             packages = packages_by_leader.setdefault(leader, [])
-            if all(rehearsal.package != companion.package for rehearsal in packages):
+            if all(package.name != companion.package for package in packages):
                 packages.append(_ShadowedPackage(companion.package, companion.error))
     return [
         *findings,
@@ -77,18 +89,12 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-@dataclass(frozen=True)
-class _ShadowedPackage:
-    """A package that is imported from a folder that comes first on the path, and the error."""
-
-    package: str
-    error: str
-
-
 def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
-    """Return whether TFD703 reports the folder, because it contains the first of two TensorFlows."""
-    first = context.tensorflow
-    return first is not None and first.behind is not None and get_path_folder(first.package_dir) == folder
+    """Return whether TFD703 reports the folder: it contains the first of two TensorFlows."""
+    tensorflow = context.tensorflow
+    if tensorflow is None or tensorflow.behind is None:
+        return False
+    return get_path_folder(tensorflow.package_dir) == folder
 
 
 def _build_module_finding(
@@ -130,7 +136,7 @@ def _build_path_finding(
 ) -> Finding:
     """Return the finding about packages in a leading folder with which the import fails."""
     folder = leader.entry.rstrip("/") or leader.entry
-    names = " and ".join(_format_package(context, package.package) for package in packages)
+    names = " and ".join(_format_package(context, package.name) for package in packages)
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
     other_python = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
@@ -153,7 +159,7 @@ def _build_path_finding(
         title=f"{leader.by} leads to {names} in {folder}, with which import tensorflow fails",
         evidence=[
             *(
-                Evidence(f"{folder}, {package.package}", f"is found first, through {leader.by}")
+                Evidence(f"{folder}, {package.name}", f"is found first, through {leader.by}")
                 for package in packages
             ),
             *variable_origins.list_origin_evidence(context, leader.by, leader.entry),
@@ -163,22 +169,22 @@ def _build_path_finding(
 
 
 def _shorten_error(error: str) -> str:
-    """Shorten an error message to 200 characters, because NumPy's is a page long."""
-    return error if len(error) <= 200 else f"{error[:200].rpartition(' ')[0]} …"
+    """Shorten an error message to MAX_ERROR_CHARS characters, at the end of a word."""
+    return error if len(error) <= MAX_ERROR_CHARS else f"{error[:MAX_ERROR_CHARS].rpartition(' ')[0]} …"
 
 
-def _format_package(context: RuleContext, package: str) -> str:
-    """Return the name of a package with its version, if that is known."""
-    distribution = context.python.find_distribution(package) if context.python is not None else None
-    return f"{package} {distribution.version}" if distribution is not None else package
+def _format_package(context: RuleContext, name: str) -> str:
+    """Return the name of a package, with its version if that is known."""
+    distribution = context.python.find_distribution(name) if context.python is not None else None
+    return f"{name} {distribution.version}" if distribution is not None else name
 
 
 def _make_removal_remedy(
     context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
 ) -> Remedy:
-    """Return the remedy that removes the leading folder from Python's path.
+    """Return the remedy to remove the leading folder from Python's path.
 
-    The remedy also installs the packages that this Python lacks without that folder.
+    It also installs the packages that this Python then lacks.
     """
     remedy = variable_origins.make_python_path_remedy(context, leader)
     distributions = context.python.distributions if context.python is not None else ()
@@ -187,15 +193,13 @@ def _make_removal_remedy(
         for distribution in distributions
         if find_leading_folder(context.facts, distribution.location) != leader
     }
-    missing_packages = tuple(
-        distribution.package for distribution in packages if distribution.package not in remaining_names
-    )
-    if not missing_packages or not remedy.commands:
+    missing_names = tuple(package.name for package in packages if package.name not in remaining_names)
+    if not missing_names or not remedy.commands:
         return remedy
-    requirements = tuple(choose_missing_requirement(context, package) for package in missing_packages)
+    requirements = tuple(choose_missing_requirement(context, name) for name in missing_names)
     return replace(
         remedy,
-        text=f"{remedy.text} This Python has no {' and '.join(missing_packages)} of its own: install it.",
+        text=f"{remedy.text} This Python has no {' and '.join(missing_names)} of its own: install it.",
         commands=(
             *remedy.commands[:-1],
             advice.format_pip_install(context.target, requirements),
@@ -203,9 +207,6 @@ def _make_removal_remedy(
         ),
         steps=(*remedy.steps, Install(requirements)),
     )
-
-
-PATH_VARIABLE = "PYTHONPATH"
 
 
 RULE = Rule(

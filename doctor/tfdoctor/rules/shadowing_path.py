@@ -40,14 +40,17 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("LD_LIBRARY_PATH is not set")
     older_files = []
     for resolution in loader.resolutions:
-        version_pair = _find_older_file(context, resolution)
+        version_pair = _find_older_version(context, resolution)
         if version_pair is not None:
             older_files.append((resolution, *version_pair))
     if not older_files:
         return ()
-    folders = tuple(dict.fromkeys((lookup.path or "").rpartition("/")[0] for lookup, _, _ in older_files))
+    folders = tuple(
+        dict.fromkeys((resolution.path or "").rpartition("/")[0] for resolution, _, _ in older_files)
+    )
     libraries = ", ".join(
-        f"{lookup.soname} {used} instead of {packaged}" for lookup, used, packaged in older_files
+        f"{resolution.soname} {file_version} instead of {wheel_version}"
+        for resolution, file_version, wheel_version in older_files
     )
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = split_entries("LD_LIBRARY_PATH", value)
@@ -73,8 +76,8 @@ def check(context: RuleContext) -> Result:
                     for evidence in variable_origins.list_origin_evidence(context, "LD_LIBRARY_PATH", entry)
                 ),
                 *(
-                    Evidence(lookup.path or "", f"{used}; the wheel has {packaged}")
-                    for lookup, used, packaged in older_files
+                    Evidence(resolution.path or "", f"{file_version}; the wheel has {wheel_version}")
+                    for resolution, file_version, wheel_version in older_files
                 ),
             ],
             remedies=[remedy] if remedy is not None else [],
@@ -82,7 +85,7 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str, str] | None:
+def _find_older_version(context: RuleContext, resolution: Resolution) -> tuple[str, str] | None:
     """Return the versions of the used file and of the wheel if LD_LIBRARY_PATH puts an older file first.
 
     Return None if it does not, or if one of the versions is not known.
@@ -94,14 +97,14 @@ def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str,
         python, resolution.path, resolution.real
     ):
         return None
-    wheel = advice.find_wheel(context.target, resolution.soname, build.cuda)
-    installed = python.find_distribution(wheel[0]) if wheel is not None else None
+    project, _ = advice.find_wheel(context.target, resolution.soname, build.cuda) or ("", "")
+    distribution = python.find_distribution(project) if project else None
     library_version = find_library_version(context.facts, resolution)
-    if installed is None or library_version is None or not installed.version[:1].isdigit():
+    if distribution is None or library_version is None or not distribution.version[:1].isdigit():
         return None
-    version = library_version.version
-    used, packaged = versions.parse_numbers(version)[:3], versions.parse_numbers(installed.version)[:3]
-    return (version, installed.version) if used < packaged else None
+    file_version, wheel_version = library_version.version, distribution.version
+    is_older = versions.parse_numbers(file_version)[:3] < versions.parse_numbers(wheel_version)[:3]
+    return (file_version, wheel_version) if is_older else None
 
 
 RULE = Rule(

@@ -88,11 +88,12 @@ def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[
 
 
 def _format_owner(owner: Owner) -> str:
-    return f"{owner[0]} {owner[1]}"
+    name, version = owner
+    return f"{name} {version}"
 
 
 def _list_file_owners(files: list[SharedFile]) -> list[str]:
-    """Return one clause for each owner, with the names of the files that are its own now."""
+    """Return one clause for each owner, with the names of the files that came with it."""
     names_by_owner: dict[Owner, list[str]] = {}
     for file in files:
         if file.now is not None:
@@ -125,32 +126,31 @@ def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
 
 
 def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_project: bool) -> list[Remedy]:
+    """Return the remedies: keep the owner for TensorFlow's CUDA, or the newest version of a single project."""
     owners_to_keep = [owner for owner in owners if _matches_cuda(context, owner[0])]
     if is_one_project:
         owners_to_keep = [max(owners, key=lambda owner: versions.parse_numbers(owner[1]))]
     if len(owners_to_keep) != 1:
         return [Remedy("Keep one of them: remove all, then install the one that is needed.")]
-    owners_to_remove = [owner for owner in owners if owner[0] != owners_to_keep[0][0]]
-    dependents = _list_dependents(context, {name for name, _ in owners_to_remove})
-    pin = f"{owners_to_keep[0][0]}=={owners_to_keep[0][1]}"
+    kept_name, kept_version = owners_to_keep[0]
+    pin = f"{kept_name}=={kept_version}"
+    names_to_remove = [name for name, _ in owners if name != kept_name]
+    dependents = _list_dependents(context, set(names_to_remove))
     reinstall_command = advice.format_pip_install(
         context.target, (pin,), options="--force-reinstall --no-deps"
     )
     removal_commands = (
-        (advice.format_pip_uninstall(context.target, [name for name, _ in owners_to_remove]),)
-        if owners_to_remove
-        else ()
+        (advice.format_pip_uninstall(context.target, names_to_remove),) if names_to_remove else ()
     )
     commands = (*removal_commands, reinstall_command, advice.format_check_command(context.target))
     if not dependents:
         steps = (
-            *((Uninstall(tuple(name for name, _ in owners_to_remove)),) if owners_to_remove else ()),
+            *((Uninstall(tuple(names_to_remove)),) if names_to_remove else ()),
             Install((pin,), reinstall=True, dependencies=False),
         )
         text = (
-            f"Remove {', '.join(name for name, _ in owners_to_remove)}, which nothing installed asks for, and bring back the "
-            f"files of {owners_to_keep[0][0]}."
-            if owners_to_remove
+            f"Remove {', '.join(names_to_remove)}, which nothing installed asks for, and bring back the files of {kept_name}."
+            if names_to_remove
             else f"Install {pin} once more."
         )
         return [Remedy(text, commands, steps=steps)]

@@ -51,9 +51,9 @@ def check(context: RuleContext) -> Result:
         is_harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_build_cut_off_finding(context, is_harmless=is_harmless)]
     fact = context.facts.driver.smi
-    outcome = make_unknown_result(fact, "nvidia-smi")
-    if outcome is not None:
-        return outcome
+    unmet_result = make_unknown_result(fact, "nvidia-smi")
+    if unmet_result is not None:
+        return unmet_result
     failure = value_of(fact)
     if not isinstance(failure, SmiFailure):
         return ()

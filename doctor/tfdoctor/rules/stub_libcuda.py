@@ -41,10 +41,8 @@ def check(context: RuleContext) -> Result:
         or "libcuda.so.1"
     )
     via = state.resolution.via if state.resolution is not None else ""
-    label, title = (
-        "the CUDA toolkit's stand-in for linking",
-        "The toolkit's stub stands in for the driver",
-    )
+    label = "the CUDA toolkit's stand-in for linking"
+    title = "The toolkit's stub stands in for the driver"
     if driver_result.stand_in:
         label = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
         title = "tfdoctor's stand-in stands in for the driver"
@@ -85,6 +83,7 @@ def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing 
 def _list_remedies(
     context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, has_driver: bool
 ) -> list[Remedy]:
+    """Return the remedies; `has_driver` says whether the driver's own libcuda exists."""
     sudo, remedies = advice.get_sudo_prefix(context.target), []
     removal = advice.make_matching_removal_remedy(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."

@@ -43,7 +43,8 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
     if find_unreadable_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
-    no_wheel_reason, choice = explain_missing_wheel(context), context.facts.choice
+    no_wheel_reason = explain_missing_wheel(context)
+    choice = context.facts.choice
     lost_environments = choice.lost if choice is not None else ()
     others_note = (
         "Others that have one are named below."
@@ -67,7 +68,8 @@ def check(context: RuleContext) -> Result:
 
 def _list_remedies(context: RuleContext, *, has_no_wheel: bool, is_chosen_python: bool) -> list[Remedy]:
     remedies = make_other_python_remedies(context)
-    if not is_chosen_python:  # the user's own environment is lost, so nothing is installed into this Python
+    # if the user's own environment is lost, this Python is only its replacement: install nothing into it
+    if not is_chosen_python:
         return remedies
     if has_no_wheel or context.facts.machine.system != "Linux":
         return remedies

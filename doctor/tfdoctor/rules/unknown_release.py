@@ -29,35 +29,31 @@ def check(context: RuleContext) -> Result:
     if build.exact or build.gpu is False:
         return ()
     name = f"{tensorflow.distribution or 'TensorFlow'} {tensorflow.version or 'of unknown version'}"
-    file_facts = []
+    descriptions = []
     if tensorflow.cuda_config:
-        file_facts.append(f"CUDA {build.cuda} and its library names from cuda_config.h")
+        descriptions.append(f"CUDA {build.cuda} and its library names from cuda_config.h")
     if tensorflow.build_info:
-        file_facts.append("what build_info.py says")
+        descriptions.append("what build_info.py says")
     nearest = context.compat.nearest(build.version, tensorflow.distribution) if build.version else None
     if nearest is not None:
         nearest_text = f"{nearest.release.version}{f' ({nearest.reason})' if nearest.reason else ''}"
         nearest_sentence = f"The rest is taken from {nearest_text}."
     else:
         nearest_sentence = "There is no release to compare it with."
-    file_facts_text = ", ".join(file_facts) or "nothing"
+    descriptions_text = ", ".join(descriptions) or "nothing"
     return [
         RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            f"From its own files: {file_facts_text}. {nearest_sentence}",
+            f"From its own files: {descriptions_text}. {nearest_sentence}",
             title=f"{name} is not in tfdoctor's table of releases",
             evidence=[
                 Evidence(tensorflow.package_dir, name),
-                Evidence("the release table", f"as of {_get_table_date(context)}"),
+                Evidence("the release table", f"as of {context.compat.as_of}"),
             ],
             remedies=[Remedy("To see what it really does, run it.", ("tfdoctor check --deep",))],
         )
     ]
-
-
-def _get_table_date(context: RuleContext) -> str:
-    return context.compat.as_of
 
 
 RULE = Rule(

@@ -26,13 +26,13 @@ from tfdoctor.rules.shared import card_status
 
 def check(context: RuleContext) -> Result:
     gpu_conditions = card_status.list_gpu_conditions(context)
-    virtual_gpus = [(gpu, health) for gpu, health in gpu_conditions if health.licence]
+    virtual_gpus = [(gpu, condition) for gpu, condition in gpu_conditions if condition.licence]
     if not virtual_gpus:
         return NotApplicable("no card here is a virtual GPU that reports a licence")
     unlicensed_gpus = [
-        (gpu, health)
-        for gpu, health in virtual_gpus
-        if (health.licence or "").lower().startswith("unlicensed")
+        (gpu, condition)
+        for gpu, condition in virtual_gpus
+        if (condition.licence or "").lower().startswith("unlicensed")
     ]
     if not unlicensed_gpus:
         return ()
@@ -46,8 +46,8 @@ def check(context: RuleContext) -> Result:
             "may then fail.",
             title="The virtual GPU has no licence",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{card_status.format_smi_gpu(g)}: {h.licence}")
-                for g, h in unlicensed_gpus
+                Evidence("nvidia-smi -q -x", f"{card_status.format_smi_gpu(gpu)}: {condition.licence}")
+                for gpu, condition in unlicensed_gpus
             ],
             remedies=[
                 Remedy(

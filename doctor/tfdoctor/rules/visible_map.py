@@ -40,10 +40,10 @@ def check(context: RuleContext) -> Result:
         devices = select_registered_devices(devices, context.build, variables) or devices
     ignored = _list_ignored_entries(context, len(driver_result.devices))
     if ignored:
-        return [_build_partial_finding(context, devices, ignored)]
+        return [_build_ignored_entries_finding(context, devices, ignored)]
     if VISIBLE_VARIABLE not in variables and ORDER_VARIABLE not in variables and len(devices) < 2:
         return NotApplicable("there is one card, and nothing renumbers it")
-    return [_build_map_finding(context, devices)]
+    return [_build_numbering_finding(context, devices)]
 
 
 def _list_ignored_entries(context: RuleContext, device_count: int) -> list[str]:
@@ -68,6 +68,7 @@ def _format_devices(devices: tuple[CudaDevice, ...]) -> list[str]:
 
 
 def _list_evidence(context: RuleContext, clauses: list[str]) -> list[Evidence]:
+    """Return the two variables, the lines that set them, and a clause for each GPU."""
     variables = context.facts.environment.variables
     return [
         *(
@@ -80,11 +81,11 @@ def _list_evidence(context: RuleContext, clauses: list[str]) -> list[Evidence]:
             for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
             for evidence in variable_origins.list_origin_evidence(context, name)
         ),
-        *(Evidence("the driver", evidence) for evidence in clauses),
+        *(Evidence("the driver", clause) for clause in clauses),
     ]
 
 
-def _build_partial_finding(
+def _build_ignored_entries_finding(
     context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]
 ) -> Finding:
     """Return the finding that the driver ignores entries of CUDA_VISIBLE_DEVICES."""
@@ -115,7 +116,7 @@ def _build_partial_finding(
     )
 
 
-def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
+def _build_numbering_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
     """Return the finding that says which GPU has which number in TensorFlow."""
     clauses = _format_devices(devices)
     variables = context.facts.environment.variables

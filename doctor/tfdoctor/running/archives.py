@@ -11,7 +11,7 @@ from tfdoctor.errors import UsageError
 __all__ = ["HEADER_BYTES", "refuse_archive"]
 
 HEADER_BYTES = 512
-"""The number of bytes at the beginning that are enough to recognize an archive: a tar header."""
+"""The number of first bytes that are enough to recognize an archive. A tar header has this size."""
 _ARCHIVE_FORMATS = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z e -so {file}"),
     (b"Rar!\x1a\x07", "a RAR archive", "unrar p -inul {file}"),
@@ -29,22 +29,22 @@ def refuse_archive(head: bytes, display_name: str, path: str | None) -> None:
     `head` are the first `HEADER_BYTES` of the data. `display_name` is the name for messages. `path` is the name as the
     user typed it; None if the data come through a pipe.
     """
-    name = shlex.quote(path) if path is not None and path.isprintable() else "FILE"
+    quoted_path = shlex.quote(path) if path is not None and path.isprintable() else "FILE"
     if _is_tar(head):
-        # A regular file (type flag at 156) whose name is not continued in the prefix field (at 345).
+        # A plain member is a regular file (type flag at 156), and its name does not continue in the prefix field (at 345).
         is_plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
         member = _quote_name(head[:100].split(b"\0")[0]) if is_plain else None
         msg = f"{display_name} is a tar archive, not a log."
-        raise UsageError(msg, hint=_format_hint(f"tar -xOf {name} {member or 'MEMBER'}", f"tar -tf {name}"))
+        raise UsageError(msg, hint=_format_hint(f"tar -xOf {quoted_path} {member or 'MEMBER'}", f"tar -tf {quoted_path}"))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        # A local file header (PK\3\4) has the length of the name at 26, and the name at 30.
+        # A local file header (PK\3\4) has the length of the member's name at 26, and the name at 30.
         member = _quote_name(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
         msg = f"{display_name} is a zip archive, not a log."
-        raise UsageError(msg, hint=_format_hint(f"unzip -p {name} {member or 'MEMBER'}", f"unzip -l {name}"))
+        raise UsageError(msg, hint=_format_hint(f"unzip -p {quoted_path} {member or 'MEMBER'}", f"unzip -l {quoted_path}"))
     for magic, kind, command in _ARCHIVE_FORMATS:
         if head.startswith(magic):
             msg = f"{display_name} is {kind}."
-            raise UsageError(msg, hint=f"Unpack it: `{command.format(file=name)} | tfdoctor diagnose -`")
+            raise UsageError(msg, hint=f"Unpack it: `{command.format(file=quoted_path)} | tfdoctor diagnose -`")
 
 
 def _format_hint(read_command: str, list_command: str) -> str:
@@ -55,12 +55,12 @@ def _format_hint(read_command: str, list_command: str) -> str:
 
 def _is_tar(head: bytes) -> bool:
     """Return whether data begin with a tar header, which contains the sum of its bytes."""
-    field = head[148:156]  # the checksum, an octal number
-    if len(head) < 512 or not head[0]:
+    checksum_field = head[148:156]  # an octal number
+    if len(head) < HEADER_BYTES or not head[0]:
         return False
     with contextlib.suppress(ValueError):
         # The sum is computed as if the checksum field had eight spaces.
-        return int(field.strip(b" \0"), 8) == sum(head[:512]) - sum(field) + 8 * 32
+        return int(checksum_field.strip(b" \0"), 8) == sum(head[:HEADER_BYTES]) - sum(checksum_field) + 8 * 32
     return False
 
 

@@ -20,12 +20,15 @@ __all__ = [
 
 LOADER_LOG_MODULE = "dso_loader=3"
 """An entry of TF_CPP_VMODULE. With it, TensorFlow 2.12 and newer log the libraries that they cannot load."""
+SITECUSTOMIZE_FOLDER = Path(__file__).resolve().parents[1] / "payload" / "placing"
+"""The folder on PYTHONPATH whose sitecustomize.py logs the devices of operations."""
 
 
 def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return variables with which TensorFlow logs libraries that it cannot load, and notes about them.
 
-    The libraries are logged at level INFO, which TF_CPP_MIN_LOG_LEVEL hides if it is 1 or more. It is then set to 0.
+    The libraries are logged at level INFO. TF_CPP_MIN_LOG_LEVEL hides that level if it is 1 or more, and is then set
+    to 0.
     """
     new_environment, notes = dict(env), []
     modules = [module for module in env.get("TF_CPP_VMODULE", "").split(",") if module.strip()]
@@ -36,7 +39,7 @@ def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], lis
             f"(TF_CPP_VMODULE={LOADER_LOG_MODULE}): they name libraries and are "
             "harmless."
         )
-    notes += _show_all_levels(new_environment)
+    notes += _unhide_levels(new_environment)
     if notes:
         notes.append("--no-verbose-loader leaves the environment alone.")
     return new_environment, notes
@@ -54,13 +57,10 @@ def make_placement_environment(env: Mapping[str, str]) -> tuple[dict[str, str], 
         [str(SITECUSTOMIZE_FOLDER), *([python_path] if python_path else [])]
     )
     notes = ["Where operations go is logged because of --placement, which makes a program slower."]
-    return new_environment, [*notes, *_show_all_levels(new_environment)]
+    return new_environment, [*notes, *_unhide_levels(new_environment)]
 
 
-SITECUSTOMIZE_FOLDER = Path(__file__).resolve().parents[1] / "payload" / "placing"
-
-
-def _show_all_levels(environment: dict[str, str]) -> list[str]:
+def _unhide_levels(environment: dict[str, str]) -> list[str]:
     """Set TF_CPP_MIN_LOG_LEVEL to 0 if it hides a level, and return a list with a note if it did."""
     level = environment.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
     if not level.isdecimal() or not level.strip("0"):
@@ -72,12 +72,12 @@ def _show_all_levels(environment: dict[str, str]) -> list[str]:
 def replace_unusable_streams() -> None:
     """Replace standard streams that are open for the wrong direction with the null device.
 
-    They were closed when tfdoctor started, and `cli.stdio.ensure_standard_streams` opened them.
+    Such a stream was closed when tfdoctor started, and `cli.stdio.ensure_standard_streams` opened it.
     """
     import fcntl
 
-    for number, unusable in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
-        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable:
+    for number, unusable_mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable_mode:
             null_device = os.open(os.devnull, os.O_RDWR)
             os.dup2(null_device, number, inheritable=True)
             os.close(null_device)

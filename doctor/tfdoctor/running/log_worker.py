@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["LogAnalysis", "LogWorker"]
 
 CHUNK_BYTES = 1 << 20
+"""The maximum number of bytes that are read or written at once."""
+_LENGTH_BYTES = 8
+"""The size in bytes of the length before each message."""
 PIPE_BYTES = 1 << 18
 """The size of the pipe to the analyst process, in bytes."""
 MAX_QUEUED_BYTES = 16 << 20
-"""The largest number of bytes that wait to be sent to the analyst process. The oldest of more are dropped."""
+"""The maximum number of bytes that wait to be sent to the analyst process. If there are more, the oldest are dropped."""
 LOADER_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
-"""A line that TensorFlow 2.12 and newer log only because of `launch.LOADER_LOG_MODULE`. Older ones log other paths."""
+"""A line that TensorFlow 2.12 and newer log only because of `launch.LOADER_LOG_MODULE`. Older releases name other paths."""
 FEED_TIMEOUT_S = 3.0
-"""The seconds after the program's end during which all waiting output is sent; after that only `TAIL_BYTES`."""
+"""The seconds after the program's end in which all waiting output is sent. After that, only `TAIL_BYTES` are."""
 TAIL_BYTES = 1 << 18
 """The number of last bytes that are sent in any case, because the last lines show why a program failed."""
 ANSWER_TIMEOUT_S = 15.0
@@ -64,29 +67,30 @@ class LogWorker:
 
         If `placement` is true, the process also reports the devices of operations.
         """
-        read_end, self._feed = os.pipe()
+        read_end, self._feed_pipe = os.pipe()
         self.answer_pipe, write_end = os.pipe()
         self._lock = threading.Lock()
-        self._queue_chunks: deque[bytes] = deque()
+        self._queued_chunks: deque[bytes] = deque()
         self._queued_bytes = 0
         self._skipped_lines = 0
         """The number of dropped lines for which no empty line has been sent yet."""
         self.dropped_bytes = 0
         """The number of bytes that were dropped from the queue."""
-        self._partial = {1: b"", 2: b""}
-        self._feed_closed = False
+        self._partial_lines = {1: b"", 2: b""}
+        """The unfinished line of standard output (1) and standard error (2)."""
+        self._is_feed_closed = False
         self._answer: LogAnalysis | None = None
-        self._received = b""
+        self._received_bytes = b""
         self._pid = os.fork()
         if self._pid == 0:
-            _run_analyst(read_end, write_end, (self._feed, self.answer_pipe), placement=placement)
+            _run_analyst(read_end, write_end, (self._feed_pipe, self.answer_pipe), placement=placement)
         os.close(read_end)
         os.close(write_end)
-        os.set_blocking(self._feed, False)
+        os.set_blocking(self._feed_pipe, False)
         with contextlib.suppress(OSError):
             import fcntl
 
-            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
+            fcntl.fcntl(self._feed_pipe, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
 
     def queue_output(self, stream: int, data: bytes) -> None:
         """Queue data from standard output (1) or standard error (2).
@@ -95,12 +99,12 @@ class LogWorker:
         """
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         with self._lock:
-            partial_line = self._partial[stream]
+            partial_line = self._partial_lines[stream]
             if not cut and len(partial_line) + len(data) < MAX_PARTIAL_BYTES:
-                self._partial[stream] = partial_line + data
+                self._partial_lines[stream] = partial_line + data
                 return
             cut = cut or len(data)
-            self._partial[stream] = data[cut:]
+            self._partial_lines[stream] = data[cut:]
             if partial_line:
                 self._queue(partial_line)
             self._queue(data[:cut])
@@ -108,21 +112,21 @@ class LogWorker:
 
     def _queue(self, data: bytes) -> None:
         """Add data to the queue, and drop the oldest if it is too long. The caller must hold the lock."""
-        if self._feed_closed:
+        if self._is_feed_closed:
             return
-        self._queue_chunks.append(data)
+        self._queued_chunks.append(data)
         self._queued_bytes += len(data)
-        self._drop(MAX_QUEUED_BYTES)
+        self._drop_oldest(MAX_QUEUED_BYTES)
 
-    def _drop(self, max_bytes: int) -> None:
+    def _drop_oldest(self, max_bytes: int) -> None:
         """Drop the oldest data in the queue until it has at most `max_bytes`."""
         while self._queued_bytes > max_bytes:
-            oldest = self._queue_chunks.popleft()
-            cut = oldest.find(b"\n", max(len(oldest) - max_bytes, 0)) + 1 if not self._queue_chunks else 0
-            # Of the last chunk, keep the last lines.
+            oldest = self._queued_chunks.popleft()
+            # of the last chunk, keep the last lines
+            cut = oldest.find(b"\n", max(len(oldest) - max_bytes, 0)) + 1 if not self._queued_chunks else 0
             remainder = oldest[cut:] if cut else b""
             if remainder:
-                self._queue_chunks.append(remainder)
+                self._queued_chunks.append(remainder)
             dropped = len(oldest) - len(remainder)
             self._queued_bytes -= dropped
             self.dropped_bytes += dropped
@@ -130,7 +134,7 @@ class LogWorker:
 
     def flush(self) -> None:
         """Send the child process as much queued data as it accepts without blocking."""
-        if self._queue_chunks and self._lock.acquire(blocking=False):
+        if self._queued_chunks and self._lock.acquire(blocking=False):
             try:
                 self._flush()
             finally:
@@ -139,57 +143,60 @@ class LogWorker:
     def _flush(self) -> None:
         """Send queued data until the pipe is full. The caller must hold the lock."""
         try:
-            while self._queue_chunks or self._skipped_lines:
+            while self._queued_chunks or self._skipped_lines:
                 if self._skipped_lines:  # empty lines keep the line numbers correct
-                    self._skipped_lines -= os.write(self._feed, b"\n" * min(self._skipped_lines, CHUNK_BYTES))
+                    self._skipped_lines -= os.write(self._feed_pipe, b"\n" * min(self._skipped_lines, CHUNK_BYTES))
                     continue
-                data = self._queue_chunks[0]
-                count = os.write(self._feed, data)
+                data = self._queued_chunks[0]
+                count = os.write(self._feed_pipe, data)
                 self._queued_bytes -= count
                 if count < len(data):
-                    self._queue_chunks[0] = data[count:]
+                    self._queued_chunks[0] = data[count:]
                 else:
-                    self._queue_chunks.popleft()
+                    self._queued_chunks.popleft()
         except BlockingIOError:
             pass
         except OSError:  # the child process has died, and the program must not notice
-            self._feed_closed = True
-            self._queue_chunks.clear()
+            self._is_feed_closed = True
+            self._queued_chunks.clear()
 
     def receive(self) -> str | LogAnalysis | None:
         """Return the next message: a line to print now, or the result. None means that the process ended."""
-        while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
+        while len(self._received_bytes) < _LENGTH_BYTES or len(self._received_bytes) < self._get_message_end():
             data = os.read(self.answer_pipe, CHUNK_BYTES)
             if not data:
                 return None
-            self._received += data
-        end = 8 + int.from_bytes(self._received[:8], "big")
-        message, self._received = pickle.loads(self._received[8:end]), self._received[end:]  # noqa: S301 - written by our own child
+            self._received_bytes += data
+        end = self._get_message_end()
+        message = pickle.loads(self._received_bytes[_LENGTH_BYTES:end])  # noqa: S301 - written by our own child
+        self._received_bytes = self._received_bytes[end:]
         if isinstance(message, LogAnalysis):
             self._answer = message
         return message  # type: ignore[no-any-return]
 
+    def _get_message_end(self) -> int:
+        return _LENGTH_BYTES + int.from_bytes(self._received_bytes[:_LENGTH_BYTES], "big")
+
     def wait_for_answer(self) -> LogAnalysis | None:
         """Send the remaining output, and return the result; None if the process died or took too long."""
         with self._lock:
-            for partial_line in self._partial.values():
+            for partial_line in self._partial_lines.values():
                 if partial_line:
                     self._queue(partial_line)
         start_time = time.monotonic()
-        while self._answer is None and (remaining := start_time + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
+        while self._answer is None and (remaining_s := start_time + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
             if time.monotonic() > start_time + FEED_TIMEOUT_S:
-                self._drop(TAIL_BYTES)
-                self._skipped_lines = min(
-                    self._skipped_lines, 1
-                )  # sending millions of empty lines would take too long
-            remaining = min(remaining, FEED_TIMEOUT_S)
-            to_write = [self._feed] if self._feed >= 0 else []
-            readable, writable, _ = select.select([self.answer_pipe], to_write, [], remaining)
+                self._drop_oldest(TAIL_BYTES)
+                # sending millions of empty lines would take too long
+                self._skipped_lines = min(self._skipped_lines, 1)
+            remaining_s = min(remaining_s, FEED_TIMEOUT_S)
+            writable_pipes = [self._feed_pipe] if self._feed_pipe >= 0 else []
+            readable, writable, _ = select.select([self.answer_pipe], writable_pipes, [], remaining_s)
             if writable:
                 self._flush()
-                if self._feed_closed or not (self._queue_chunks or self._skipped_lines):
-                    os.close(self._feed)
-                    self._feed = -1
+                if self._is_feed_closed or not (self._queued_chunks or self._skipped_lines):
+                    os.close(self._feed_pipe)
+                    self._feed_pipe = -1
             if readable and self.receive() is None:
                 return None
         return self._answer
@@ -205,42 +212,42 @@ def _run_analyst(
     read_end: int, write_end: int, parent_descriptors: Sequence[int], *, placement: bool
 ) -> NoReturn:
     """Analyze the input in the forked child process, which then exits. It writes nothing to the terminal."""
-    status = 1
+    exit_status = 1
     try:
         os.nice(5)  # the program has priority
         for descriptor in parent_descriptors:
             os.close(descriptor)
-        parent = os.getppid()
+        parent_pid = os.getppid()
         null_device = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null_device, descriptor)
-        _send(write_end, _analyze_output(read_end, write_end, parent, placement=placement))
-        status = 0
+        _send_message(write_end, _analyze_output(read_end, write_end, parent_pid, placement=placement))
+        exit_status = 0
     finally:
-        os._exit(status)
+        os._exit(exit_status)
 
 
-def _send(descriptor: int, message: Any) -> None:
-    """Write a pickled message, preceded by its length in 8 bytes."""
+def _send_message(descriptor: int, message: Any) -> None:
+    """Write a pickled message, preceded by its length."""
     data = pickle.dumps(message)
-    remaining = len(data).to_bytes(8, "big") + data
+    remaining = len(data).to_bytes(_LENGTH_BYTES, "big") + data
     while remaining:
         remaining = remaining[os.write(descriptor, remaining) :]
 
 
-def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bool) -> LogAnalysis:
-    """Return the analysis of the output. Send a line as soon as it shows that TensorFlow gets no GPU."""
+def _analyze_output(read_end: int, write_end: int, parent_pid: int, *, placement: bool) -> LogAnalysis:
+    """Return the analysis of the output. As soon as it shows that TensorFlow gets no GPU, send a line."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
 
-    told = False
+    has_reported = False
 
     def report_missing_gpu(report: LogReport) -> None:
-        nonlocal told
-        if report.gpu_registered is False and not told:
-            told = True
-            _send(
+        nonlocal has_reported
+        if report.gpu_registered is False and not has_reported:
+            has_reported = True
+            _send_message(
                 write_end,
                 f"tfdoctor: TensorFlow gets no GPU ({report.cause.value}); the whole answer at the end.",
             )
@@ -248,7 +255,7 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
     compat = Compat.load()
     watch = Watch(compat, "output", report_missing_gpu)
     marks = LogMarks()
-    pieces = watch.watch(marks.search(_read_pieces(read_end, parent)))
+    pieces = watch.watch(marks.search(_read_pieces(read_end, parent_pid)))
     if placement:
         from tfdoctor.placement import Reader, evaluate_placement, infer_era, needs_kernels
 
@@ -266,7 +273,7 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
 
 
 class LogMarks:
-    """Whether the output contains TensorFlow's source paths, and lines that match `LOADER_LINE`."""
+    """A record of whether the output has source paths of TensorFlow, and lines that match `LOADER_LINE`."""
 
     def __init__(self) -> None:
         self.tensorflow = self.loader = False
@@ -279,9 +286,9 @@ class LogMarks:
             yield piece
 
 
-def _read_pieces(descriptor: int, parent: int) -> Iterator[bytes]:
-    """Yield the data of a pipe until its end or the death of the parent, and b"" every 0.3 s without data."""
-    while os.getppid() == parent:
+def _read_pieces(descriptor: int, parent_pid: int) -> Iterator[bytes]:
+    """Yield the data of a pipe until its end or the parent's death, and b"" after 0.3 s without data."""
+    while os.getppid() == parent_pid:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""
             continue

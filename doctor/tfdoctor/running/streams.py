@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["STDIN", "Meter", "follow", "read_log"]
 
 STDIN = "-"
+"""The name of a log that is read from standard input."""
+_STDIN_LABEL = "standard input"
 CHUNK_BYTES = 1 << 20
 """The number of bytes that are read at once."""
 POLL_S = 0.25
@@ -38,7 +40,7 @@ ZSTD_TIMEOUT_S = 60.0
 _DECODE_BYTES = 1 << 16
 """The largest number of bytes that a decoder gets or returns at once."""
 _UNLIMITED_CHUNK_BYTES = 512
-"""The number of bytes that a decoder without an output limit gets at once. They unpack to about 16 MiB at most."""
+"""The number of bytes that a decoder without an output limit gets at once. They unpack to at most about 16 MiB."""
 _MAX_LAYERS = 3
 """The largest number of compression layers that are unpacked."""
 _SAMPLE_BYTES = 8192
@@ -49,10 +51,10 @@ MAX_UNPACK_RATIO = 100
 """The largest accepted ratio of unpacked to packed size, for data larger than `MIN_BOMB_BYTES`."""
 
 Meter: TypeAlias = "Callable[[int, int], None]"
-"""A callback for progress: it gets the number of bytes that were read, and the size of the file."""
+"""A callback for progress. It gets the number of bytes that were read, and the size of the file in bytes."""
 
 
-class _DamagedError(Exception):
+class _DamagedDataError(Exception):
     """Compressed data end early or cannot be unpacked."""
 
 
@@ -71,7 +73,7 @@ def read_log(
     called only for regular files. Raise UsageError if nothing can be read or if the data are not text.
     """
     if name == STDIN:
-        yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", on_note)
+        yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), _STDIN_LABEL, on_note)
         return
     with _open_file(name) as file:
         try:
@@ -112,21 +114,21 @@ def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[by
             meter(read_bytes, size)
 
 
-def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+def _unpack(pieces: Iterator[bytes], name: str, on_note: Callable[[str], None]) -> Iterator[bytes]:
     """Yield the unpacked data. Raise UsageError if they are an archive or not text."""
     label = clean(name, limit=300)
     counted_pieces = _CountedPieces(pieces)
     unpacked: Iterator[bytes] = counted_pieces
     for layer in range(_MAX_LAYERS + 1):
-        head, unpacked = _peek(unpacked, archives.HEADER_BYTES)
-        decoded = _decode(head, unpacked, label)
+        first_bytes, unpacked = _peek(unpacked, archives.HEADER_BYTES)
+        decoded = _decode(first_bytes, unpacked, label)
         if decoded is None:
             break
         if layer == _MAX_LAYERS:
             msg = f"{label} is packed more than {_MAX_LAYERS} times."
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
         unpacked = decoded
-    archives.refuse_archive(head, label, None if name == "standard input" else name)
+    archives.refuse_archive(first_bytes, label, None if name == _STDIN_LABEL else name)
     _, unpacked = _peek(unpacked, _SAMPLE_BYTES)
     is_checked = False
     size = 0
@@ -134,21 +136,22 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
         for piece in unpacked:
             if not is_checked and (text := strip_leading_nuls(piece)):
                 is_checked = True
+                # is_binary needs the NULs of UTF-16, but a sparse file can begin with nothing else
                 if is_binary((piece if len(piece) - len(text) < _SAMPLE_BYTES else text)[:_SAMPLE_BYTES]):
                     msg = f"{label} is not a text file."
                     raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
             size += len(piece)
             if layer and size >= MIN_BOMB_BYTES and size > MAX_UNPACK_RATIO * counted_pieces.size:
-                note(
+                on_note(
                     f"{label} unpacks to more than {MAX_UNPACK_RATIO} times its size: only its first {size >> 20} MiB are read."
                 )
                 return
-    except _DamagedError as error:
+    except _DamagedDataError as error:
         if not size:
             msg = f"{label} cannot be unpacked: {error}."
             raise UsageError(msg) from error
-        note(f"{label} is damaged ({error}): only the part that could be unpacked is read.")
+        on_note(f"{label} is damaged ({error}): only the part that could be unpacked is read.")
 
 
 class _CountedPieces:
@@ -169,18 +172,18 @@ class _CountedPieces:
 
 def _peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
     """Return the first bytes (at least `size` unless there are fewer) and an iterator over all pieces."""
-    first = b""
+    first_bytes = b""
     try:
-        while len(first) < size and (piece := next(pieces, b"")):  # a pipe may return few bytes at once
-            first += piece
-    except _DamagedError as error:
-        return first, _raise_after(first, error)
-    return first, _chain(first, pieces)
+        while len(first_bytes) < size and (piece := next(pieces, b"")):  # a pipe may return few bytes at once
+            first_bytes += piece
+    except _DamagedDataError as error:
+        return first_bytes, _raise_after(first_bytes, error)
+    return first_bytes, _prepend(first_bytes, pieces)
 
 
-def _raise_after(first: bytes, error: _DamagedError) -> Iterator[bytes]:
-    if first:
-        yield first
+def _raise_after(first_bytes: bytes, error: _DamagedDataError) -> Iterator[bytes]:
+    if first_bytes:
+        yield first_bytes
     raise error
 
 
@@ -199,7 +202,7 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-class _Gzip:
+class _GzipDecoder:
     """A gzip decoder with the interface of the other decoders."""
 
     def __init__(self) -> None:
@@ -215,14 +218,14 @@ class _Gzip:
         return self._zlib.unused_data
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        out = self._zlib.decompress(self._zlib.unconsumed_tail + data, max(max_length, 0))
+        output = self._zlib.decompress(self._zlib.unconsumed_tail + data, max(max_length, 0))
         # If the buffer is full, zlib may hold more output although all input is used up.
-        self.needs_input = not self._zlib.unconsumed_tail and len(out) < max_length
-        return out
+        self.needs_input = not self._zlib.unconsumed_tail and len(output) < max_length
+        return output
 
 
 class _UnlimitedDecoder:
-    """A decoder of the `zstandard` package. It cannot limit its output, so it gets little input at once."""
+    """A decoder of the `zstandard` package. It gets little input at once, as it cannot limit its output."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -242,25 +245,23 @@ class _UnlimitedDecoder:
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:  # noqa: ARG002 - the interface of the other decoders
         self._pending += data
-        out: list[bytes] = []
+        pieces: list[bytes] = []
         size = 0
         while self._pending and not self.eof and size < _DECODE_BYTES:
-            piece, self._pending = (
-                self._pending[:_UNLIMITED_CHUNK_BYTES],
-                self._pending[_UNLIMITED_CHUNK_BYTES:],
-            )
-            out.append(self._inner.decompress(piece))
-            size += len(out[-1])
-        return b"".join(out)
+            piece = self._pending[:_UNLIMITED_CHUNK_BYTES]
+            self._pending = self._pending[_UNLIMITED_CHUNK_BYTES:]
+            pieces.append(self._inner.decompress(piece))
+            size += len(pieces[-1])
+        return b"".join(pieces)
 
 
 def _decode(head: bytes, pieces: Iterator[bytes], label: str) -> Iterator[bytes] | None:
     """Return an iterator over the unpacked data; None if `head` shows no known compression.
 
-    The iterator raises _DamagedError if the data are damaged. Raise UsageError if zstd is needed but not available.
+    The iterator raises _DamagedDataError if the data are damaged. Raise UsageError if zstd is needed but not available.
     """
     if head.startswith(b"\x1f\x8b"):
-        return _inflate(pieces, _Gzip, (zlib.error,))
+        return _inflate(pieces, _GzipDecoder, (zlib.error,))
     if head.startswith(b"\xfd7zXZ\x00"):
         return _inflate(pieces, lzma.LZMADecompressor, (lzma.LZMAError,))
     if head.startswith(b"BZh") and head[4:8] == b"1AY&":
@@ -270,7 +271,7 @@ def _decode(head: bytes, pieces: Iterator[bytes], label: str) -> Iterator[bytes]
     return None
 
 
-def _chain(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _prepend(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
     if head:
         yield head
     yield from pieces
@@ -279,7 +280,7 @@ def _chain(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _inflate(
     pieces: Iterable[bytes], make_decoder: Callable[[], _Decoder], errors: tuple[type[Exception], ...]
 ) -> Iterator[bytes]:
-    """Yield the unpacked data of all members. Raise _DamagedError if they are damaged.
+    """Yield the unpacked data of all members. Raise _DamagedDataError if they are damaged.
 
     The chunks are small, because the whole output of a damaged chunk is lost.
     """
@@ -297,18 +298,18 @@ def _inflate(
                     break
                 decoder = make_decoder()
             try:
-                out = decoder.decompress(data, _DECODE_BYTES)
+                output = decoder.decompress(data, _DECODE_BYTES)
             except errors as error:
-                raise _DamagedError(str(error).rstrip(".")) from error
-            if out:
-                yield out
+                raise _DamagedDataError(str(error).rstrip(".")) from error
+            if output:
+                yield output
             data = b""
             if decoder.eof:
                 data, decoder = decoder.unused_data, None
             elif decoder.needs_input:
                 break
     if decoder is not None:
-        raise _DamagedError("it ends early")
+        raise _DamagedDataError("it ends early")
 
 
 def _unpack_zstd(pieces: Iterator[bytes], label: str) -> Iterator[bytes]:
@@ -320,9 +321,8 @@ def _unpack_zstd(pieces: Iterator[bytes], label: str) -> Iterator[bytes]:
     if stdlib_zstd is not None:
         return _inflate(pieces, stdlib_zstd.ZstdDecompressor, (stdlib_zstd.ZstdError,))
     package: Any = _import_module("zstandard")
-    if package is not None and hasattr(
-        package.ZstdDecompressor().decompressobj(), "eof"
-    ):  # eof exists since 0.19
+    # `eof` exists since zstandard 0.19
+    if package is not None and hasattr(package.ZstdDecompressor().decompressobj(), "eof"):
         context = package.ZstdDecompressor()
         return _inflate(pieces, lambda: _UnlimitedDecoder(context.decompressobj()), (package.ZstdError,))
     program = shutil.which("zstd", path=drop_working_folder(os.environ).get("PATH"))
@@ -340,7 +340,7 @@ def _import_module(name: str) -> object | None:
 
 
 def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack data with a program. Raise _DamagedError if it fails or hangs."""
+    """Unpack data with a program. Raise _DamagedDataError if it fails or hangs."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     ) as process:
@@ -367,7 +367,7 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
         try:
             while True:
                 if not select.select([process.stdout], [], [], ZSTD_TIMEOUT_S)[0]:
-                    raise _DamagedError("zstd does not answer")
+                    raise _DamagedDataError("zstd does not answer")
                 piece = os.read(process.stdout.fileno(), CHUNK_BYTES)
                 if not piece:
                     break
@@ -377,7 +377,7 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
             error_output = process.stderr.read(2000)
             if process.wait(ZSTD_TIMEOUT_S) != 0:
                 text = clean(error_output.decode("utf-8", "replace"), limit=200).strip()
-                raise _DamagedError(text.rstrip(". ") or f"zstd ended with {process.returncode}")
+                raise _DamagedDataError(text.rstrip(". ") or f"zstd ended with {process.returncode}")
         finally:
             process.kill()
 
@@ -385,22 +385,23 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
 # ---------------------------------------------------------------- a growing log
 
 
-def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield the data of a growing log until `stopped()` is true, and b"" for each `POLL_S` without data.
+def follow(name: str, is_stopped: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield the data of a growing log until `is_stopped()` is true.
 
-    A truncated file is read again from its beginning, and a replaced file is opened again. A pipe ends when all writers
-    close it. Raise UsageError if the log cannot be read, is compressed or is not text.
+    b"" is yielded for each `POLL_S` without data. A truncated file is read again from its beginning, and a replaced
+    file is opened again. A pipe ends when all writers close it. Raise UsageError if the log cannot be read, is
+    compressed or is not text.
     """
     if name == STDIN:
-        yield from _follow_pipe(sys.stdin.fileno(), stopped)
+        yield from _follow_pipe(sys.stdin.fileno(), is_stopped)
         return
     file = _open_file(name)
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            yield from _follow_pipe(file.fileno(), stopped)
+            yield from _follow_pipe(file.fileno(), is_stopped)
             return
         position = 0
-        while not stopped():
+        while not is_stopped():
             piece = file.read(CHUNK_BYTES)
             if piece:
                 if position == 0:
@@ -408,20 +409,20 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
                 position += len(piece)
                 yield piece
                 continue
-            opened, current = os.fstat(file.fileno()), _stat_path(name)
-            if opened.st_size < position:
+            opened_status, path_status = os.fstat(file.fileno()), _stat_path(name)
+            if opened_status.st_size < position:  # the file was truncated
                 file.seek(0)
                 position = 0
-            elif current is not None and (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
+            elif path_status is not None and not os.path.samestat(path_status, opened_status):  # it was replaced
                 try:
-                    successor = Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
+                    new_file = Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
                 except OSError:  # not yet readable: the next check may succeed
-                    successor = None
-                if successor is not None:
-                    while piece := file.read(CHUNK_BYTES):  # written between the two checks
+                    new_file = None
+                if new_file is not None:
+                    while piece := file.read(CHUNK_BYTES):  # written since the last check
                         yield piece
                     file.close()
-                    file, position = successor, 0
+                    file, position = new_file, 0
                     continue
             yield b""
             time.sleep(POLL_S)
@@ -438,10 +439,10 @@ def _stat_path(name: str) -> os.stat_result | None:
         return None
 
 
-def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
+def _follow_pipe(descriptor: int, is_stopped: Callable[[], bool]) -> Iterator[bytes]:
     """Yield the data of a pipe until its end, and b"" if no new data arrive for `POLL_S`."""
     is_first = True
-    while not stopped():
+    while not is_stopped():
         if not select.select([descriptor], [], [], POLL_S)[0]:
             yield b""
             continue
@@ -449,15 +450,15 @@ def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes
         if not piece:
             return
         if is_first:
-            _refuse_unreadable(piece, "standard input")
+            _refuse_unreadable(piece, _STDIN_LABEL)
         is_first = False
         yield piece
 
 
 def _refuse_unreadable(piece: bytes, name: str) -> None:
     """Raise UsageError if the data are an archive, compressed, or not text."""
-    archives.refuse_archive(piece, clean(name, limit=300), None if name == "standard input" else name)
+    archives.refuse_archive(piece, clean(name, limit=300), None if name == _STDIN_LABEL else name)
     is_packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
-    if is_packed or is_binary(piece[:8192]):
+    if is_packed or is_binary(piece[:_SAMPLE_BYTES]):
         msg = f"{clean(name, limit=300)} cannot be followed: it is {'packed' if is_packed else 'not a text'}."
         raise UsageError(msg, hint="Without -f, packed logs are read to their end.")

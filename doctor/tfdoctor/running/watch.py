@@ -18,29 +18,31 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 MAX_KEPT_BYTES = 2 << 20
-"""The number of bytes that are stored of both the beginning and the end of the relevant parts of the log."""
+"""The maximum number of bytes that are stored of the beginning, and of the end, of the relevant pieces."""
 MAX_DELAY_S = 1.0
-"""The seconds after which a log without pauses is diagnosed. Otherwise it is diagnosed at the next pause."""
+"""The seconds after which new data are diagnosed if the log has no pause. At a pause they are diagnosed at once."""
 MIN_IDLE_RATIO = 20
-"""The time between two diagnoses is at least the time that the first one took, multiplied by this."""
+"""The minimum ratio of the time until the next diagnosis to the time that the last diagnosis took."""
 
 
 class Watch:
     """Forwards the pieces of a log, and reports the verdict whenever it changes.
 
-    Only pieces that may contain known messages are diagnosed, and of many only the first and the last. The line numbers
-    in the report are therefore not those of the log.
+    Only pieces that may contain known messages are diagnosed. If there are many, only the first and the last count. The
+    line numbers in the report are therefore not those of the log.
     """
 
-    def __init__(self, compat: Compat, name: str, tell: Callable[[LogReport], None]) -> None:
+    def __init__(self, compat: Compat, name: str, on_change: Callable[[LogReport], None]) -> None:
         self._compat = compat
         self._name = name
-        self._report = tell
+        self._on_change = on_change
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._last_bytes = b""
+        """The end of the last piece. A message may start in it."""
         self._due_since = 0.0
+        """The time since which data wait for a diagnosis, or 0 if none do."""
         self._next_diagnosis_at = 0.0
         self._reported_verdict: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
 
@@ -50,7 +52,6 @@ class Watch:
         for piece in pieces:
             now = time.monotonic()
             if piece:
-                # A message may start at the end of the previous piece.
                 if is_relevant(self._last_bytes + piece):
                     self._store_piece(piece)
                     self._due_since = self._due_since or now
@@ -83,4 +84,4 @@ class Watch:
         verdict = (report.cause, report.gpu_registered)
         if verdict != self._reported_verdict and report.cause is not Cause.INCONCLUSIVE:
             self._reported_verdict = verdict
-            self._report(report)
+            self._on_change(report)

@@ -37,17 +37,19 @@ __all__ = ["CompilerError", "build_software_gpu", "build_stand_in", "find_cache_
 C_OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
 COMPUTING_OPTIONS = ("-O2", "-DSIMULATED", "-s")
 COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
+"""The C and C++ compilers that are tried after those in the variables CC and CXX."""
 ZIG_TARGET = "x86_64-linux-gnu.2.17"
 """The target for zig. Its glibc 2.17 is older than that of every image whose TensorFlow has GPU code."""
 OLDEST_GLIBC = (2, 17)
 """The newest glibc that the libraries may require if the target machine's glibc is unknown."""
 _GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
+"""A symbol version in a library, which names the glibc that defines it."""
 _C_TIMEOUT_S = 120.0
-"""Time limit for a C file. At the first use, zig builds its C library."""
+"""Time limit in seconds for a C file. At the first use, zig builds its C library."""
 _CXX_TIMEOUT_S = 600.0
-"""Time limit for a C++ file on a busy machine."""
+"""Time limit in seconds for a C++ file on a busy machine."""
 _VERSION_TIMEOUT_S = 20.0
-"""Time limit for a compiler to print its version."""
+"""Time limit in seconds for a compiler to print its version."""
 
 
 class CompilerError(Error):
@@ -67,7 +69,7 @@ class _Product:
     key_parts: str
     """Everything else that determines the name of the cache folder, such as compiler options."""
     make: Callable[[LiveSystem, Compilers, Path], str | None]
-    """A function that builds the libraries in a folder. It returns why it failed, or None."""
+    """A function that builds the libraries in a folder. It returns the reason why it failed, or None."""
     glibc: tuple[int, ...]
     """The newest glibc version that the libraries may require."""
 
@@ -83,14 +85,21 @@ def find_cache_folder(env: Mapping[str, str]) -> Path:
 
 
 def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the stand-in, which is built if it is not cached.
+    """Return the folder of the stand-in. Build the stand-in if it is not cached.
 
-    `env` has the environment variables for finding and running a compiler; None means those of this process. Raise
+    `env` contains the environment variables for finding and running a compiler; None means those of this process. Raise
     CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
     sources = tuple(SOURCES / name for name in LIBRARIES.values())
     return _build_cached(
-        env, _Product(tuple(LIBRARIES), sources, " ".join(C_OPTIONS), _build_driver, OLDEST_GLIBC)
+        env,
+        _Product(
+            names=tuple(LIBRARIES),
+            sources=sources,
+            key_parts=" ".join(C_OPTIONS),
+            make=_build_driver,
+            glibc=OLDEST_GLIBC,
+        ),
     )
 
 
@@ -101,7 +110,7 @@ def build_software_gpu(
     glibc: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Return the folder of the software GPU, which is built in half a minute if it is not cached.
+    """Return the folder of the software GPU. Build it in half a minute if it is not cached.
 
     `glibc` is the version on the target machine; None means the oldest supported one. `progress` shows a stage during
     the build. Raise CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
@@ -124,12 +133,17 @@ def build_software_gpu(
         for path in sorted(folder.iterdir())
         if path.is_file()
     )
-    key_text = f"{libraries.cuda} {libraries.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
-    return _build_cached(env, _Product(names, sources, key_text, make, glibc or OLDEST_GLIBC))
+    key_parts = f"{libraries.cuda} {libraries.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
+    return _build_cached(
+        env,
+        _Product(
+            names=names, sources=sources, key_parts=key_parts, make=make, glibc=glibc or OLDEST_GLIBC
+        ),
+    )
 
 
 def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
-    """Return the folder of a product in the user's cache, which is built if it is not there.
+    """Return the folder of a product in the user's cache. Build the product if it is not there.
 
     Raise CompilerError if the machine is not x86-64 or no compiler can build the product. Raise Error if the cache
     folder cannot be written.
@@ -142,11 +156,11 @@ def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
     failures: list[str] = []
     with stop_on_signal(system):
         for compilers in _find_compilers(system):
-            version = system.run([*compilers.c, "--version"], timeout=_VERSION_TIMEOUT_S)
-            if not version.ok:
-                failures.append(_format_failure(compilers.c, version))
+            version_result = system.run([*compilers.c, "--version"], timeout=_VERSION_TIMEOUT_S)
+            if not version_result.ok:
+                failures.append(_format_failure(compilers.c, version_result))
                 continue
-            target = cache / _make_key(compilers, version.stdout, product)
+            target = cache / _make_key(compilers, version_result.stdout, product)
             if _is_trusted(target, product.names):
                 reason = _find_incompatibility(target, product)
                 if reason is None:
@@ -174,16 +188,18 @@ def _find_compilers(system: LiveSystem) -> list[Compilers]:
     """Return the compilers to try: at most two of the system's, and zig if `ziglang` is installed."""
     compilers_by_path: dict[str, Compilers] = {}
     if system.platform["system"] == "Linux":
-        variables = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
-        for c_name, cxx_name in ((variables[0], variables[1] or "c++"), *COMPILERS):
+        cc, cxx = (system.env.get(name, "") for name in ("CC", "CXX"))
+        # A name with spaces is a command with options, which is not supported.
+        for c_name, cxx_name in ((cc, cxx or "c++"), *COMPILERS):
             path = system.which(c_name) if c_name and not re.search(r"\s", c_name) else None
             if path is not None:
                 cxx_path = system.which(cxx_name) if not re.search(r"\s", cxx_name) else None
-                compilers_by_path.setdefault(path, Compilers((path,), (cxx_path or cxx_name,)))
+                compilers_by_path.setdefault(path, Compilers(c=(path,), cxx=(cxx_path or cxx_name,)))
     compilers = list(compilers_by_path.values())[:2]
     if importlib.util.find_spec("ziglang") is not None and system.own_python:
         zig = (system.own_python, "-m", "ziglang")
-        compilers.append(Compilers((*zig, "cc", "-target", ZIG_TARGET), (*zig, "c++", "-target", ZIG_TARGET)))
+        target_options = ("-target", ZIG_TARGET)
+        compilers.append(Compilers(c=(*zig, "cc", *target_options), cxx=(*zig, "c++", *target_options)))
     return compilers
 
 
@@ -198,7 +214,7 @@ def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
 
 
 def _is_trusted(folder: Path, names: Sequence[str]) -> bool:
-    """Return whether a folder has all libraries, and only this user or root could have written them."""
+    """Return whether a folder contains all libraries, and only this user or root could have written them."""
     try:
         for path in (folder, *(folder / name for name in names)):
             status = path.lstat()
@@ -288,7 +304,7 @@ def _format_failure(compiler: Sequence[str], result: CommandResult) -> str:
 
 
 def _make_no_compiler_error(failures: Sequence[str]) -> CompilerError:
-    """Return the error for these failures of compilers, or for a missing compiler if there are none."""
+    """Return the error for these failures of compilers. If there are none, there is no compiler."""
     if failures:
         msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failures)}"
     else:

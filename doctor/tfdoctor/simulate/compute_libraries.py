@@ -49,9 +49,9 @@ class LibrarySet:
 
     sonames: tuple[str, ...]
     cuda: str
-    """The CUDA version: `"12.5.1"`."""
+    """The CUDA version, such as `"12.5.1"`."""
     cudnn: str
-    """The cuDNN version: `"9.3"`."""
+    """The cuDNN version, such as `"9.3"`."""
 
 
 def make_defines(libraries: LibrarySet) -> list[str]:
@@ -59,12 +59,12 @@ def make_defines(libraries: LibrarySet) -> list[str]:
 
     cuDNN 8.9 has the number 8900. From cuDNN 9 on, the major version counts ten times as much: 9.3 is 90300.
     """
-    cuda, cudnn = (
+    cuda_numbers, cudnn_numbers = (
         [*versions.parse_numbers(versions.major_minor(text)), 0][:2]
         for text in (libraries.cuda, libraries.cudnn)
     )
-    cudnn_number = cudnn[0] * (10000 if cudnn[0] >= 9 else 1000) + cudnn[1] * 100
-    return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={cudnn_number}"]
+    cudnn_number = cudnn_numbers[0] * (10000 if cudnn_numbers[0] >= 9 else 1000) + cudnn_numbers[1] * 100
+    return [f"-DCUDART={cuda_numbers[0] * 1000 + cuda_numbers[1] * 10}", f"-DCUDNN={cudnn_number}"]
 
 
 def build_compute_libraries(
@@ -77,9 +77,9 @@ def build_compute_libraries(
     c_options: Sequence[str] = (),
     cxx_options: Sequence[str] = (),
 ) -> str | None:
-    """Build the libraries in the existing `folder`. Return why they cannot be built, or None.
+    """Build the libraries in the existing `folder`. Return the reason why they cannot be built, or None.
 
-    * `run` runs a command, and returns why it failed, or None.
+    * `run` runs a command, and returns the reason why it failed, or None.
     * `options` are passed to both compilers, `c_options` to the C compiler and `cxx_options` to the C++ compiler.
 
     Raise OSError if the folder cannot be written.
@@ -125,8 +125,8 @@ def _make_link_command(
 ) -> list[str]:
     """Return the command that links the driver, and write its version script.
 
-    The C++ runtime is linked statically, because TensorFlow's may be older. With sanitizers it is linked dynamically,
-    because they must intercept it.
+    The C++ runtime is linked statically, because that of TensorFlow may be older. With sanitizers it is linked
+    dynamically, because they must intercept it.
     """
     script = folder / "libcuda.versions"
     script.write_text(VERSION_SCRIPT, encoding="ascii")
@@ -183,7 +183,7 @@ def _make_library_command(
         f"{folder}/{soname}",
         *options,
         *input_options,
-        "-x",
+        "-x",  # `-x none` ends the effect of `-x c` above
         "none",
         *([f"-L{folder}", "-l:libcuda.so.1"] if stem == "libcudart" else []),
         "-lm",

@@ -16,7 +16,7 @@ _REASON = "the card and its driver are simulated"
 
 
 class SimulatedFacts:
-    """A callback for `examine(as_if=…)` that hides the real GPU, and notes if another libcuda is loaded."""
+    """A callback for `examine(modify_facts=…)` that hides the real GPU, and notes another libcuda."""
 
     other_libcuda: str | None = None
     """The libcuda.so.1 that the loader finds before the stand-in; None if there is none."""

@@ -1,7 +1,7 @@
-"""Read which GPU code an installed TensorFlow has, from its fat binaries rather than from a table.
+"""Read which GPU code an installed TensorFlow contains, from its fat binaries and not from a table.
 
-A fat binary has cubins and PTX, each for one architecture. The driver loads a cubin with the GPU's major version and
-the same or a lower minor version. If there is none, it compiles PTX for the GPU's architecture or an older one. PTX
+A fat binary contains cubins and PTX, each for one architecture. The driver loads a cubin with the GPU's major version
+and the same or a lower minor version. If there is none, it compiles PTX for the GPU's architecture or an older one. PTX
 with a letter is an exception: `sm_90a` works only on exactly that architecture, and `sm_100f` only on GPUs with the
 same major version.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GpuCode", "read_gpu_code"]
 
 READ_TIMEOUT_S = 120.0
-"""Time limit for reading all shared objects, which may be a gigabyte on a slow disk."""
+"""Time limit in seconds for reading all shared objects, which may be a gigabyte on a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class GpuCode:
     compat.fat_binaries).
     """
     why: str = ""
-    """The reason why they could not be read; "" if they were."""
+    """The reason why there are no counts; "" if there are some."""
 
 
 def read_gpu_code(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> GpuCode:
@@ -47,9 +47,10 @@ def read_gpu_code(system: System, python: PythonFacts, tensorflow: TensorFlowFac
     They are in the package's folders, and for conda packages also in lib/libtensorflow*.
     """
     conda_folders = []
-    lib = f"{python.prefix}/lib"
+    library_folder = f"{python.prefix}/lib"
     with contextlib.suppress(OSError):
-        conda_folders = [f"{lib}/{name}" for name in system.listdir(lib) if name.startswith("libtensorflow")]
+        names = system.listdir(library_folder)
+        conda_folders = [f"{library_folder}/{name}" for name in names if name.startswith("libtensorflow")]
     folders = dict.fromkeys((tensorflow.package_dir, tensorflow.core_dir, *conda_folders))
     output, result = run_payload(
         system,
@@ -71,11 +72,11 @@ def read_gpu_code(system: System, python: PythonFacts, tensorflow: TensorFlowFac
 
 def _load_counts(output: Mapping[str, Any]) -> dict[str, int]:
     """Return the valid counts in the output of the child process."""
-    raw = output.get("binaries")
-    if not isinstance(raw, dict):
+    raw_counts = output.get("binaries")
+    if not isinstance(raw_counts, dict):
         return {}
     return {
-        str(kinds): count
-        for kinds, count in raw.items()
-        if isinstance(count, int) and not isinstance(count, bool) and count > 0 and "|" in str(kinds)
+        str(combination): count
+        for combination, count in raw_counts.items()
+        if isinstance(count, int) and not isinstance(count, bool) and count > 0 and "|" in str(combination)
     }

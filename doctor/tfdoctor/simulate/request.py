@@ -26,8 +26,9 @@ MEMORY_MIB = 16384
 MULTIPROCESSORS = 40
 """The number of multiprocessors of each GPU. It is above TensorFlow's minimum of 8, so that no GPU is ignored."""
 _MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
+"""The memory in the name of a GPU."""
 _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
-"""Separators of the stand-in's variables, and control characters."""
+"""Characters that a name in the stand-in's variables may not contain: their separators, and control characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class SimulatedGpus:
     cards: tuple[HostGpu, ...]
     """The GPUs, in the driver's order."""
     driver: str
-    """The full version that the driver reports: `"550.54.15"`."""
+    """The full version that the driver reports, such as `"550.54.15"`."""
     cuda: str
-    """The CUDA version that the driver reports: `"12.4"`."""
+    """The CUDA version that the driver reports, such as `"12.4"`."""
     refusal_reasons: tuple[str, ...] = ()
     """One sentence for each kind of GPU that this driver does not support."""
     visible_cards: tuple[HostGpu, ...] = ()
@@ -82,15 +83,15 @@ class SimulatedGpus:
         """
         unknown_memory_names = [card.name for card in dict.fromkeys(self.cards) if parse_memory(card) is None]
         memory_note = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
-        doubts = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
-        not_computed = (
+        driver_doubts = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
+        nothing_computed_note = (
             "that anything is computed, rightly or at all: no product, convolution or all-reduce is tried"
         )
-        in_software = "cuBLAS, cuDNN, NCCL and the machine code of the kernels: software stood in for them"
+        software_note = "cuBLAS, cuDNN, NCCL and the machine code of the kernels: software stood in for them"
         return (
-            in_software if computed else not_computed,
+            software_note if computed else nothing_computed_note,
             "speed, and how long a first start takes",
-            f"the real driver {self.driver}: {doubts}",
+            f"the real driver {self.driver}: {driver_doubts}",
             "the real card: its health, its links, its number of multiprocessors",
             *(
                 [f"the memory of {join_words(unknown_memory_names)}: {memory_note}"]
@@ -147,7 +148,9 @@ def make_simulated(
         cards=tuple(cards),
         driver=version,
         cuda=cuda,
-        refusal_reasons=tuple(reason[1] for reason in refusals.values() if reason is not None),
+        refusal_reasons=tuple(
+            reason for _, reason, _ in (refusal for refusal in refusals.values() if refusal is not None)
+        ),
         visible_cards=tuple(card for card in cards if refusals[card] is None),
         typed_options=tuple(typed),
     )
@@ -188,12 +191,12 @@ def add_stand_in(env: Mapping[str, str], simulated: SimulatedGpus, folder: str) 
 
     It comes last, so that a libcuda that would hide a real driver also hides the stand-in.
     """
-    path = env.get("LD_LIBRARY_PATH", "").rstrip(":")
-    other_variables = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
+    library_path = env.get("LD_LIBRARY_PATH", "").rstrip(":")
+    other_variables = {name: value for name, value in env.items() if not name.startswith("STANDIN_")}
     return {
         **other_variables,
         **simulated.variables,
-        "LD_LIBRARY_PATH": f"{path}:{folder}" if path else folder,
+        "LD_LIBRARY_PATH": f"{library_path}:{folder}" if library_path else folder,
     }
 
 
@@ -206,10 +209,10 @@ def make_software_variables(
     because wheels contain their own. cuDNN's autotuner is turned off, because it writes and reads megabytes around each
     result. `max_ptx_capability` is the highest (major, minor) compute capability whose PTX is accepted.
     """
-    path, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
+    library_path, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
     nccl = f"{folder}/libnccl.so.2"
     return {
-        "LD_LIBRARY_PATH": f"{folder}:{path}" if path else folder,
+        "LD_LIBRARY_PATH": f"{folder}:{library_path}" if library_path else folder,
         "LD_PRELOAD": f"{nccl}:{preloaded}" if preloaded else nccl,
         "STANDIN_TEXTS": "".join(map(str, max_ptx_capability)),
         "TF_CUDNN_USE_AUTOTUNE": "0",

@@ -1,7 +1,7 @@
 """Read a recording from a folder or .tar.gz of unknown origin, and write one atomically.
 
-An archive is read into memory and never unpacked to disk. It is refused if `archive` cannot have written it, for
-example if it is too large, contains links or devices, or contains the same name twice.
+An archive is read into memory and never unpacked to disk. It is refused if `archive` cannot have written it. For
+example, it may be too large, contain links or devices, or contain the same name twice.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _load_folder(folder: Path) -> dict[str, bytes]:
 
 
 def _iter_names(folder: Path) -> Iterator[str]:
-    """Yield the sorted names of a recording's files. Links to folders are yielded, not followed."""
+    """Yield the relative names of a recording's files, sorted. Links to folders are yielded, not followed."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             if entry.name in RECORDING_FOLDERS:
@@ -114,19 +114,19 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
     Raise UsageError if it is not a recording or if its content is unsafe.
     """
 
-    def refuse(reason: str) -> NoReturn:
+    def refuse_archive(reason: str) -> NoReturn:
         """Raise UsageError with this reason."""
         raise UsageError(f"{name}: {reason}", hint=HINT)  # noqa: EM102 - the message begins with the file's name
 
     if len(content) > MAX_COMPRESSED_BYTES:
-        refuse("larger than a recording is")
+        refuse_archive("larger than a recording is")
     try:
         with gzip.open(io.BytesIO(content)) as stream:
             uncompressed = stream.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        refuse(f"not a recorded machine: not a whole .tar.gz ({error})")
+        refuse_archive(f"not a recorded machine: not a whole .tar.gz ({error})")
     if len(uncompressed) > MAX_BYTES:
-        refuse("unpacks to more than a recording has")
+        refuse_archive("unpacks to more than a recording has")
     files: dict[str, bytes] = {}
     last_offset = -1
     try:
@@ -134,27 +134,27 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
             while (member := tar.next()) is not None:
                 # An offset that does not increase would make this loop endless.
                 if member.offset <= last_offset or len(files) > MAX_FILES:
-                    refuse("not a .tar.gz that a recording is in")
+                    refuse_archive("not a .tar.gz that a recording is in")
                 last_offset = member.offset
                 if member.isdir():
                     continue
                 path = _normalize_name(member.name)
                 if path is None or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-                    refuse(f"has something in it that no recording has: {member.name[:100]!r}")
+                    refuse_archive(f"has something in it that no recording has: {member.name[:100]!r}")
                 if member.issparse() or not 0 <= member.size <= len(uncompressed):
-                    refuse(f"has a file of an impossible size in it: {member.name[:100]!r}")
+                    refuse_archive(f"has a file of an impossible size in it: {member.name[:100]!r}")
                 if path in files:
-                    refuse(f"has the same file in it twice: {member.name[:100]!r}")
+                    refuse_archive(f"has the same file in it twice: {member.name[:100]!r}")
                 member_file = tar.extractfile(member)
                 files[path] = member_file.read() if member_file is not None else b""
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
-        refuse(f"not a recorded machine: not a .tar.gz ({error})")
+        refuse_archive(f"not a recorded machine: not a .tar.gz ({error})")
     top_folders = {path.partition("/")[0] for path in files}
     if HOST_FILE not in files and len(top_folders) == 1:  # the archive contains the folder itself
         prefix = f"{top_folders.pop()}/"
         files = {path.removeprefix(prefix): data for path, data in files.items()}
     if HOST_FILE not in files:
-        refuse(f"not a recorded machine: there is no {HOST_FILE} in it")
+        refuse_archive(f"not a recorded machine: there is no {HOST_FILE} in it")
     return files
 
 
@@ -261,7 +261,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         target.rename(old_copy)
         try:
             temporary.rename(target)
-        except BaseException:
+        except BaseException:  # also on Ctrl-C: put the old recording back
             old_copy.rename(target)
             raise
         shutil.rmtree(old_copy, ignore_errors=True)

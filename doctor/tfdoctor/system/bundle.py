@@ -52,7 +52,10 @@ _RELEVANT_NAME = re.compile(
 )
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_HEADER = struct.Struct("<20sIIB3xI12x")
+"""Magic number, number of entries, size of the strings, flags, and offset of the extension (0 if there is none)."""
 _CACHE_ENTRY = struct.Struct("<iIIIQ")
+"""Flags, offset of the soname, offset of the path, required version, and hwcap."""
+_CACHE_EXTENSION_MAGIC = 0xEAA42174
 _PROCESS_FILE = re.compile(r"/proc/\d{1,9}/(cmdline|environ|status)\Z")
 _HARMLESS_PATHS = (
     re.compile(r"/contexts/meta/([0-9a-f]{64})/meta\.json\Z"),  # the digest of a Docker context's name
@@ -81,7 +84,9 @@ class Recording:
     """The requests that probes made to a machine, and its responses."""
 
     tables: dict[str, dict[str, Any]]
+    """The tables of host.json, by name."""
     files: dict[str, bytes]
+    """The contents of the files that were read, by path."""
     env: dict[str, str]
     cwd: str
     platform: dict[str, str]
@@ -101,26 +106,25 @@ class Recording:
 
 
 def build_files(recording: Recording) -> dict[str, bytes]:
-    """Return the content of a recording's files by name. Long texts become separate, readable files."""
+    """Return the contents of a recording's own files by name. Long texts become separate, readable files."""
     host = copy.deepcopy(recording.build_host_json())
     contents: dict[str, bytes] = {}
-    inline: dict[str, str] = {}
-    stored: dict[str, str] = {}
+    inline_texts: dict[str, str] = {}
+    stored_names: dict[str, str] = {}
     for path, content in sorted(recording.files.items()):
         text = _decode_utf8(content)
         parts = path.strip("/").split("/")
         if text is not None and len(text) <= MAX_INLINE_CHARS:
-            inline[path] = text
+            inline_texts[path] = text
         elif all(_PLAIN_NAME.match(part) for part in parts):
             contents[f"root{path}"] = content
         else:
-            stored[path] = f"unnamed/{len(stored) + 1}"
-            contents[f"root/{stored[path]}"] = content
+            stored_names[path] = f"unnamed/{len(stored_names) + 1}"
+            contents[f"root/{stored_names[path]}"] = content
     for name in [name for name in contents if any(other.startswith(f"{name}/") for other in contents)]:
-        stored[name.removeprefix("root")] = (
-            f"unnamed/{len(stored) + 1}"  # another file's path has this one as a folder
-        )
-        contents[f"root/unnamed/{len(stored)}"] = contents.pop(name)
+        # The path of this file is a folder in the path of another file.
+        stored_names[name.removeprefix("root")] = f"unnamed/{len(stored_names) + 1}"
+        contents[f"root/unnamed/{len(stored_names)}"] = contents.pop(name)
     for number, (command, entry) in enumerate(sorted(host.get("commands", {}).items()), 1):
         for stream in ("stdout", "stderr"):
             text = entry.get(stream, "")
@@ -130,7 +134,7 @@ def build_files(recording: Recording) -> dict[str, bytes]:
                 contents[name] = text.encode("utf-8", "surrogateescape")
                 entry[f"{stream}_file"] = name
                 del entry[stream]
-    for table, value in (("files", inline), ("stored", stored)):
+    for table, value in (("files", inline_texts), ("stored", stored_names)):
         if value:
             host[table] = value
     contents[archive.HOST_FILE] = (json.dumps(host, indent=1, sort_keys=True) + "\n").encode("ascii")
@@ -151,18 +155,18 @@ def _decode_utf8(content: bytes) -> str | None:
 def shorten(recording: Recording) -> Recording:
     """Return the recording without the parts that no rule needs, and count the omitted parts in it."""
     tables = copy.deepcopy(recording.tables)
-    omitted: Counter[str] = Counter(recording.omitted_counts)
+    omitted_counts: Counter[str] = Counter(recording.omitted_counts)
     process_uids = set()
     for path, content in recording.files.items():
         match = _PROCESS_FILE.search(path)
         if match is not None and match[1] == "status":
             process_uids.update(re.findall(rb"^Uid:[ \t]*(\d{1,10})", content, re.MULTILINE))
     files = {
-        path: _shorten_file(path, content, process_uids, omitted) for path, content in recording.files.items()
+        path: _shorten_file(path, content, process_uids, omitted_counts) for path, content in recording.files.items()
     }
     for command, entry in tables.get("commands", {}).items():
         if isinstance(entry.get("stdout"), str):
-            entry["stdout"] = _shorten_output(command, entry["stdout"], omitted)
+            entry["stdout"] = _shorten_output(command, entry["stdout"], omitted_counts)
     used_paths = {
         path
         for table in (
@@ -184,16 +188,22 @@ def shorten(recording: Recording) -> Recording:
         relevant_names = [
             name for name in names if _RELEVANT_NAME.search(name) or f"{base}{name}" in used_parents
         ]
-        omitted["names in folders"] += len(names) - len(relevant_names)
+        omitted_counts["names in folders"] += len(names) - len(relevant_names)
         tables["listings"][folder] = relevant_names
-    _renumber(tables.get("elf", {}))
+    _renumber_inodes(tables.get("elf", {}))
     return Recording(
-        tables, files, recording.env, recording.cwd, recording.platform, recording.python, +omitted
+        tables=tables,
+        files=files,
+        env=recording.env,
+        cwd=recording.cwd,
+        platform=recording.platform,
+        python=recording.python,
+        omitted_counts=+omitted_counts,  # the plus sign drops kinds with a count of 0
     )
 
 
-def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted: Counter[str]) -> bytes:
-    """Return the useful part of a file, and count the omitted parts in `omitted`."""
+def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted_counts: Counter[str]) -> bytes:
+    """Return the useful part of a file, and count the omitted parts in `omitted_counts`."""
     process = _PROCESS_FILE.search(path)
     if process is not None:
         return _shorten_process(process[1], content)
@@ -204,19 +214,19 @@ def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted: Counter[
             for fields in accounts
             if len(fields) > 3 and fields[2] in uids
         ]
-        omitted["accounts"] += len(accounts) - len(relevant_accounts)
+        omitted_counts["accounts"] += len(accounts) - len(relevant_accounts)
         return b"".join(line + b"\n" for line in relevant_accounts)
     if path.endswith("/config.json") and b'"auths"' in content:
-        omitted["registries' credentials"] += 1
+        omitted_counts["registries' credentials"] += 1
         value = _parse_json(content.decode("utf-8", "replace"))
         harmless_keys = (
-            {k: v for k, v in value.items() if k == "currentContext"} if isinstance(value, dict) else {}
+            {key: item for key, item in value.items() if key == "currentContext"} if isinstance(value, dict) else {}
         )
         return json.dumps(harmless_keys).encode("ascii")
     if path.endswith("/modules.dep"):
         lines = content.splitlines(keepends=True)
         relevant_lines = [line for line in lines if b"nvidia" in line or b"nouveau" in line]
-        omitted["lines of modules.dep"] += len(lines) - len(relevant_lines)
+        omitted_counts["lines of modules.dep"] += len(lines) - len(relevant_lines)
         return b"".join(relevant_lines)
     return content
 
@@ -236,8 +246,8 @@ def _shorten_process(name: str, content: bytes) -> bytes:
     return content
 
 
-def _shorten_output(command: str, text: str, omitted: Counter[str]) -> str:
-    """Return the useful part of a command's output, and count the omitted parts in `omitted`."""
+def _shorten_output(command: str, text: str, omitted_counts: Counter[str]) -> str:
+    """Return the useful part of a command's output, and count the omitted parts in `omitted_counts`."""
     if _KERNEL_LOG.match(command):
         lines = text.split("\n")[-_MAX_LOG_LINES:]
         relevant_lines: list[str] = []
@@ -245,16 +255,16 @@ def _shorten_output(command: str, text: str, omitted: Counter[str]) -> str:
             if _RELEVANT_LINE.search(line) or not line:
                 relevant_lines.append(line)
             else:
-                omitted["lines of the kernel's log"] += 1
+                omitted_counts["lines of the kernel's log"] += 1
                 if not relevant_lines or relevant_lines[-1] != "…":  # mark the gap between two kept lines
                     relevant_lines.append("…")
         return "\n".join(relevant_lines)
-    if len(text) > _MAX_OUTPUT_BYTES:  # the output of a program can be endless
-        omitted["characters of output"] += len(text) - _MAX_OUTPUT_BYTES
+    if len(text) > _MAX_OUTPUT_BYTES:  # programs can print without end
+        omitted_counts["characters of output"] += len(text) - _MAX_OUTPUT_BYTES
         text = text[:_MAX_OUTPUT_BYTES]
     value = _parse_json(text)
     if isinstance(value, dict) and "ServerVersion" in value:
-        omitted["parts of docker info"] += len(_OMITTED_DOCKER_KEYS & set(value))
+        omitted_counts["parts of docker info"] += len(_OMITTED_DOCKER_KEYS & set(value))
         return (
             json.dumps({key: item for key, item in value.items() if key not in _OMITTED_DOCKER_KEYS}) + "\n"
         )
@@ -271,7 +281,7 @@ def _parse_json(text: str) -> Any:
         return None
 
 
-def _renumber(elf: Mapping[str, Any]) -> None:
+def _renumber_inodes(elf: Mapping[str, Any]) -> None:
     """Replace device and inode numbers with small ones that still show which paths are the same file."""
     numbers: dict[tuple[int, ...], int] = {}
     for _, entry in sorted(elf.items()):
@@ -291,19 +301,19 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
         for pattern in _HARMLESS_PATHS:
             for match in pattern.finditer(path):
                 redactor.exempt(match[1])
-    results: list[Recording] = [initial]
+    recordings: list[Recording] = [initial]
 
     def learn() -> None:
-        _learn_recording(results[-1], redactor)
+        _learn_recording(recordings[-1], redactor)
 
     def apply() -> bool:
         """Redact once more, and return whether anything changed."""
-        previous = results[-1]
-        results.append(_redact_once(previous, redactor))
-        return build_files(previous) != build_files(results[-1])
+        previous = recordings[-1]
+        recordings.append(_redact_once(previous, redactor))
+        return build_files(previous) != build_files(recordings[-1])
 
     redactor.repeat_until_stable(learn, apply)
-    return results[-1]
+    return recordings[-1]
 
 
 def _learn_recording(recording: Recording, redactor: Redactor) -> None:
@@ -327,6 +337,7 @@ def _learn_recording(recording: Recording, redactor: Redactor) -> None:
 
 
 def _learn_content(path: str, content: bytes, redactor: Redactor) -> None:
+    """Let the redactor learn the identifying values in a file."""
     if path == "/etc/passwd":
         for line in content.decode("utf-8", "replace").splitlines():
             redactor.learn(line.split(":")[0], "user")
@@ -391,16 +402,16 @@ def _redact_once(recording: Recording, redactor: Redactor) -> Recording:
                 redacted = redactor.json(value)
             tables[name][redactor(key)] = redacted
     return Recording(
-        tables,
-        {
+        tables=tables,
+        files={
             redactor(path): _redact_content(path, content, redactor)
             for path, content in sorted(recording.files.items())
         },
-        {name: redactor.redact_keyed(name, value) for name, value in sorted(recording.env.items())},
-        redactor(recording.cwd),
-        {key: redactor(value) for key, value in recording.platform.items()},
-        redactor(recording.python) if recording.python else None,
-        recording.omitted_counts,
+        env={name: redactor.redact_keyed(name, value) for name, value in sorted(recording.env.items())},
+        cwd=redactor(recording.cwd),
+        platform={key: redactor(value) for key, value in recording.platform.items()},
+        python=redactor(recording.python) if recording.python else None,
+        omitted_counts=recording.omitted_counts,
     )
 
 
@@ -416,7 +427,7 @@ def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
         )
     elif process is not None and process[1] == "status":
         text = re.sub(
-            r"(?m)^(Name:\s*)(\S.{0,200})$", lambda m: f"{m[1]}{redactor.redact_program(m[2])}", text
+            r"(?m)^(Name:\s*)(\S.{0,200})$", lambda match: f"{match[1]}{redactor.redact_program(match[2])}", text
         )
     return _redact_text(text, redactor).encode("utf-8", "surrogateescape")
 
@@ -435,12 +446,12 @@ def _redact_text(text: str, redactor: Redactor) -> str:
 
 def _parse_cache_names(content: bytes) -> list[tuple[str, str]]:
     """Return the (soname, path) pairs of an ld.so.cache."""
-    return [(key, value) for key, value, *_ in _parse_cache_entries(content)]
+    return [(soname, path) for soname, path, *_ in _parse_cache_entries(content)]
 
 
 def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
     """Return (soname, path, flags, version, hwcap) for each entry of an ld.so.cache; [] if it is damaged."""
-    start = content.find(_CACHE_MAGIC)
+    start = content.find(_CACHE_MAGIC)  # a cache in the old format can precede this one in the file
     if start < 0 or len(content) < start + _CACHE_HEADER.size:
         return []
 
@@ -453,8 +464,8 @@ def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]
         offset = start + _CACHE_HEADER.size + index * _CACHE_ENTRY.size
         if offset + _CACHE_ENTRY.size > len(content):
             break
-        flags, key, value, version, hwcap = _CACHE_ENTRY.unpack_from(content, offset)
-        entries.append((read_string(key), read_string(value), flags, version, hwcap))
+        flags, soname_offset, path_offset, version, hwcap = _CACHE_ENTRY.unpack_from(content, offset)
+        entries.append((read_string(soname_offset), read_string(path_offset), flags, version, hwcap))
     return entries
 
 
@@ -476,8 +487,8 @@ def _rebuild_cache(content: bytes, redactor: Redactor) -> bytes:
         return offsets[text]
 
     packed_entries = [
-        _CACHE_ENTRY.pack(flags, add_string(redactor(key)), add_string(redactor(value)), version, hwcap)
-        for key, value, flags, version, hwcap in entries
+        _CACHE_ENTRY.pack(flags, add_string(redactor(soname)), add_string(redactor(path)), version, hwcap)
+        for soname, path, flags, version, hwcap in entries
     ]
     hwcap_offsets = [add_string(name) for name in _parse_hwcap_names(content, start)]
     strings.extend(b"\0" * (-(size + len(strings)) % 4))
@@ -486,8 +497,9 @@ def _rebuild_cache(content: bytes, redactor: Redactor) -> bytes:
     header = _CACHE_HEADER.pack(_CACHE_MAGIC, len(packed_entries), len(strings), flags_byte, extension)
     extension_data = b""
     if hwcap_offsets:
-        # glibc's extension header: its magic number and one section (tag 1), the list of glibc-hwcaps names.
-        extension_data = struct.pack("<II", 0xEAA42174, 1) + struct.pack(
+        # The extension header of glibc: its magic number, the number of sections, and one section. Tag 1 is that
+        # of the list of glibc-hwcaps names.
+        extension_data = struct.pack("<II", _CACHE_EXTENSION_MAGIC, 1) + struct.pack(
             "<IIII", 1, 0, extension + 24, 4 * len(hwcap_offsets)
         )
         extension_data += b"".join(struct.pack("<I", offset) for offset in hwcap_offsets)
@@ -500,12 +512,12 @@ def _parse_hwcap_names(content: bytes, start: int) -> list[str]:
     try:
         extension = _CACHE_HEADER.unpack_from(content, start)[4]
         magic, count = struct.unpack_from("<II", content, start + extension)
-        for index in range(min(count, 16) if extension and magic == 0xEAA42174 else 0):
+        for index in range(min(count, 16) if extension and magic == _CACHE_EXTENSION_MAGIC else 0):
             tag, _, offset, size = struct.unpack_from("<IIII", content, start + extension + 8 + index * 16)
             for position in range(0, min(size, 4096) - 3 if tag == 1 else 0, 4):
-                name_at = start + struct.unpack_from("<I", content, start + offset + position)[0]
-                end = content.find(b"\0", name_at, name_at + 256)
-                names.append(content[name_at : max(name_at, end)].decode("utf-8", "replace"))
+                name_offset = start + struct.unpack_from("<I", content, start + offset + position)[0]
+                end = content.find(b"\0", name_offset, name_offset + 256)
+                names.append(content[name_offset : max(name_offset, end)].decode("utf-8", "replace"))
     except struct.error:
         return []
     return names

@@ -43,12 +43,17 @@ TERMINATION_SIGNALS = tuple(
 )
 """The signals that end tfdoctor and that this platform can handle."""
 _POLL_S = 0.05
-"""Interval for checking whether a program has ended. Another process can hold its pipes open after that."""
+"""Interval for checking whether a program has ended. Its pipes do not show that: another process can hold them open."""
 _READ_BYTES = 1 << 16
 _MAX_PIPE_BYTES = 1 << 20
 """Maximum capacity of a pipe, and so of the bytes that are read after the program has ended."""
 _START_WAIT_S = 2.0
 """Time that `stop` waits for programs that other threads are starting."""
+_RUN_MODULE = (
+    "import sys; sys.path[:1] = [p for p in sys.path[:1] if p]; del sys.argv[0]; import runpy; "
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+"""Code that runs a module as `python -m` does, without the working directory ("") at the start of sys.path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,35 +68,35 @@ class ChildResult:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[list[int]]:
-    """Delay signals that Python handles until the end of the block. Yield the list of received signals.
+    """Delay signals with a Python handler until the end of the block. Yield the list of received ones.
 
-    Without this, a signal during Popen could leave a child process that nobody kills. Outside the main thread this
-    does nothing, because Python handles signals in the main thread.
+    Without this delay, a signal during Popen could leave a child process that nobody kills. Outside the main thread
+    nothing is delayed, because Python handles signals in the main thread.
     """
     received: list[int] = []
-    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    previous_handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
     if threading.current_thread() is threading.main_thread():
         for number in TERMINATION_SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler):
-                handlers[number] = handler
+                previous_handlers[number] = handler
                 signal.signal(number, lambda number, _: received.append(number))
     try:
         yield received
     finally:
-        for restored_number, handler in handlers.items():
-            signal.signal(restored_number, handler)
-        for first_number in received[:1]:
-            handlers[first_number](first_number, None)
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
+        for first_number in received[:1]:  # only the first signal counts
+            previous_handlers[first_number](first_number, None)
 
 
 class Children:
     """Programs that are killed together. It uses no locks, because signal handlers call `stop`."""
 
     def __init__(self) -> None:
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._starting: set[object] = set()
-        self._stopped = False
+        self._running_processes: set[subprocess.Popen[bytes]] = set()
+        self._starting_tokens: set[object] = set()
+        self._is_stopped = False
         _ALL_CHILDREN.add(self)
 
     def run(
@@ -115,19 +120,19 @@ class Children:
         deadline = time.monotonic() + timeout
         with _open_output_files() as (out, err):
             process = self._start(argv, out, err, env, cwd, stdin)
-            reader = _Pipes(process, on_output) if out is None else _Files(out, err)
+            reader = _OutputPipes(process, on_output) if out is None else _OutputFiles(out, err)
             try:
-                if self._stopped:
+                if self._is_stopped:
                     _kill(process)
                 ended = reader.wait(process, deadline)
                 if not ended:
                     _kill(process)
-                return ChildResult(process.returncode if ended else None, *reader.texts())
+                return ChildResult(process.returncode if ended else None, *reader.get_output())
             except BaseException:  # also on Ctrl-C: no program may outlive tfdoctor
                 _kill(process)
                 raise
             finally:
-                self._running.discard(process)
+                self._running_processes.discard(process)
                 reader.close()
 
     def _start(
@@ -145,10 +150,10 @@ class Children:
         """
         token = object()
         with hold_signals():
-            self._starting.add(token)
+            self._starting_tokens.add(token)
             try:
-                if self._stopped:
-                    raise InterruptedError(4, "tfdoctor is ending")
+                if self._is_stopped:
+                    raise InterruptedError(4, "tfdoctor is ending")  # EINTR
                 process = subprocess.Popen(
                     list(argv),
                     stdin=subprocess.DEVNULL if stdin_file is None else stdin_file,
@@ -158,29 +163,23 @@ class Children:
                     cwd=cwd,
                     start_new_session=True,
                 )
-                self._running.add(process)
+                self._running_processes.add(process)
             finally:
-                self._starting.discard(token)
+                self._starting_tokens.discard(token)
         return process
 
     def stop(self) -> None:
         """Kill all running programs, and prevent new ones from being started."""
-        self._stopped = True
+        self._is_stopped = True
         deadline = time.monotonic() + _START_WAIT_S
-        while self._starting and time.monotonic() < deadline:
+        while self._starting_tokens and time.monotonic() < deadline:
             time.sleep(0.002)
-        for process in list(self._running):
+        for process in list(self._running_processes):
             _kill(process)
 
 
 _ALL_CHILDREN: weakref.WeakSet[Children] = weakref.WeakSet()
 _DEFAULT_CHILDREN = Children()
-
-
-_RUN_MODULE = (
-    "import sys; sys.path[:1] = [p for p in sys.path[:1] if p]; del sys.argv[0]; import runpy; "
-    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
-)
 
 
 def isolate(command: Sequence[str]) -> Sequence[str]:
@@ -194,8 +193,8 @@ def isolate(command: Sequence[str]) -> Sequence[str]:
 def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without entries that let a child execute files of the working directory.
 
-    These are relative entries of PATH, and entries of LD_LIBRARY_PATH for the working directory itself, which are
-    usually empty by accident. Its subfolders stay in LD_LIBRARY_PATH, because an import may need their libraries.
+    These are relative entries of PATH, and entries of LD_LIBRARY_PATH that name the working directory itself. The
+    latter are usually empty by accident. Subfolders stay in LD_LIBRARY_PATH, because an import may need them.
     """
     env = dict(env)
     if os.name != "posix":
@@ -205,8 +204,8 @@ def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
         env["PATH"] = ":".join(
             entry for entry in entries if entry.startswith("/") and not entry.startswith("/proc/")
         )
-    if libraries := env.get("LD_LIBRARY_PATH"):
-        remaining_entries = [entry for entry in re.split("[:;]", libraries) if not _is_working_folder(entry)]
+    if library_path := env.get("LD_LIBRARY_PATH"):
+        remaining_entries = [entry for entry in re.split("[:;]", library_path) if not _is_working_folder(entry)]
         env["LD_LIBRARY_PATH"] = ":".join(remaining_entries)
         if not remaining_entries:
             del env["LD_LIBRARY_PATH"]
@@ -214,7 +213,7 @@ def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_working_folder(entry: str) -> bool:
-    """Return whether a search path entry is the working directory, but not by its absolute path."""
+    """Return whether a search path entry names the working directory, other than by its absolute path."""
     if entry.startswith("/") and not entry.startswith("/proc/"):
         return False
     return os.path.realpath(entry or ".") == os.path.realpath(".")
@@ -259,7 +258,7 @@ def _open_output_files() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
         yield out, err
 
 
-class _Files:
+class _OutputFiles:
     """Output that is written to temporary files."""
 
     def __init__(self, out: IO[bytes], err: IO[bytes] | None) -> None:
@@ -273,7 +272,7 @@ class _Files:
             return False
         return True
 
-    def texts(self) -> list[bytes]:
+    def get_output(self) -> list[bytes]:
         """Return the first MAX_OUTPUT_BYTES bytes of each stream."""
         for stream in self._files:
             stream.seek(0)
@@ -283,25 +282,25 @@ class _Files:
         """Do nothing: `_open_output_files` closes the files."""
 
 
-class _Pipes:
+class _OutputPipes:
     """Output that is read from pipes while the program runs."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], on_output: Callable[[bytes], None] | None = None
     ) -> None:
         self._on_output = on_output
-        self._stdout_number = process.stdout.fileno() if process.stdout is not None else -1
+        self._stdout_descriptor = process.stdout.fileno() if process.stdout is not None else -1
         self._streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
         self._buffers = {stream.fileno(): bytearray() for stream in self._streams}
         self._poll = select.poll()
-        self._open_numbers = set(self._buffers)
-        for number in self._buffers:
-            os.set_blocking(number, False)
-            self._poll.register(number, select.POLLIN)
+        self._open_descriptors = set(self._buffers)
+        for descriptor in self._buffers:
+            os.set_blocking(descriptor, False)
+            self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
         """Read until the program has ended. Return False if it is still running at the deadline."""
-        while self._open_numbers:
+        while self._open_descriptors:
             if process.poll() is not None:  # all of its output is in the pipes now
                 self._drain()
                 return True
@@ -309,38 +308,38 @@ class _Pipes:
             if remaining <= 0:
                 self._drain()
                 return False
-            for number, _ in self._poll.poll(min(_POLL_S, remaining) * 1000):
-                self._read(number)
+            for descriptor, _ in self._poll.poll(min(_POLL_S, remaining) * 1000):
+                self._read(descriptor)
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             return False
         return True
 
-    def _read(self, number: int) -> int:
+    def _read(self, descriptor: int) -> int:
         """Read from a pipe, and return the number of bytes: 0 if no data is available or the pipe is closed."""
         try:
-            data = os.read(number, _READ_BYTES)
+            data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
             return 0
         if not data:
-            self._poll.unregister(number)
-            self._open_numbers.discard(number)
+            self._poll.unregister(descriptor)
+            self._open_descriptors.discard(descriptor)
             return 0
-        if self._on_output is not None and number == self._stdout_number:
+        if self._on_output is not None and descriptor == self._stdout_descriptor:
             self._on_output(data)
-        buffer = self._buffers[number]
+        buffer = self._buffers[descriptor]
         buffer += data[: MAX_OUTPUT_BYTES - len(buffer)]
         return len(data)
 
     def _drain(self) -> None:
         """Read the remaining output from the pipes."""
-        for number in list(self._open_numbers):
+        for descriptor in list(self._open_descriptors):
             remaining = _MAX_PIPE_BYTES
-            while remaining > 0 and (count := self._read(number)):
+            while remaining > 0 and (count := self._read(descriptor)):
                 remaining -= count
 
-    def texts(self) -> list[bytes]:
+    def get_output(self) -> list[bytes]:
         """Return the first MAX_OUTPUT_BYTES bytes of each stream."""
         return [bytes(buffer) for buffer in self._buffers.values()]
 

@@ -20,7 +20,7 @@ def find_endpoint(system: System) -> tuple[str, str | None]:
     """Return the address that the Docker client would use, and the name of the context that defines it.
 
     The order of precedence is that of the client. The name is None if no context is used. The address is "" if
-    the context does not exist or defines none.
+    the context does not exist or defines no address.
     """
     host = system.env.get("DOCKER_HOST", "")
     if host:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["edit_file"]
 
 
-def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
-    """Apply edits to a file whose content was `data`.
+def edit_file(path: Path, old_content: bytes, edits: Iterable[Edit]) -> None:
+    """Apply edits to a file whose content was `old_content`.
 
     The file is replaced with an edited copy if it has no other hard links and the copy can get the same owner,
     mode and extended attributes. Otherwise it is overwritten in place, and until that is done a backup exists in
@@ -30,50 +30,50 @@ def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
 
     Raise EditError if the file has changed, is read-only, is not a regular file or cannot be written.
     """
-    changed = apply_edits(data, edits)
+    new_content = apply_edits(old_content, edits)
     path = Path(os.path.realpath(path))
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            current = file.read(len(data) + 1)
+            current = file.read(len(old_content) + 1)
         if not stat.S_ISREG(status.st_mode):
             raise EditError("it is not a regular file")
-        if current != data:
+        if current != old_content:
             raise EditError("it has changed since it was read")
         if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
             raise EditError("it is read-only")
         with tempfile.TemporaryDirectory(
             prefix=".tfdoctor-", dir=path.parent, ignore_cleanup_errors=True
         ) as folder:
-            copy = Path(folder, path.name)
-            if status.st_nlink == 1 and _write_copy(path, status, copy, changed):
-                copy.replace(path)
+            temporary_copy = Path(folder, path.name)
+            if status.st_nlink == 1 and _write_copy(path, status, temporary_copy, new_content):
+                temporary_copy.replace(path)
             else:
-                _write_synced(copy, data)
-                _write_in_place(path, changed, data)
+                _write_synced(temporary_copy, old_content)
+                _write_in_place(path, new_content, old_content)
     except OSError as error:
         raise EditError(error.strerror or str(error)) from error
 
 
-def _write_copy(path: Path, status: os.stat_result, copy: Path, content: bytes) -> bool:
-    """Write `content` to `copy`, with the owner, mode and extended attributes of `path`.
+def _write_copy(path: Path, status: os.stat_result, temporary_copy: Path, content: bytes) -> bool:
+    """Write `content` to `temporary_copy`, with the owner, mode and extended attributes of `path`.
 
     Return whether all of them could be set.
     """
-    _write_synced(copy, content)
-    copy_status = copy.stat()
+    _write_synced(temporary_copy, content)
+    copy_status = temporary_copy.stat()
     try:
         if hasattr(os, "chown") and (copy_status.st_uid, copy_status.st_gid) != (
             status.st_uid,
             status.st_gid,
         ):
-            os.chown(copy, status.st_uid, status.st_gid)
-        copy.chmod(stat.S_IMODE(status.st_mode))
+            os.chown(temporary_copy, status.st_uid, status.st_gid)
+        temporary_copy.chmod(stat.S_IMODE(status.st_mode))
         if hasattr(os, "listxattr"):
             for name in os.listxattr(path):
                 value = os.getxattr(path, name)
-                if name not in os.listxattr(copy) or os.getxattr(copy, name) != value:
-                    os.setxattr(copy, name, value)
+                if name not in os.listxattr(temporary_copy) or os.getxattr(temporary_copy, name) != value:
+                    os.setxattr(temporary_copy, name, value)
     except OSError:
         return False
     return True

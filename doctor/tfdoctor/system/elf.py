@@ -73,7 +73,7 @@ MAX_OFFSET = 1 << 42
 
 
 class ElfProblem(str, enum.Enum):
-    """A reason why the loader rejects a file. If it is in `SKIPPED_PROBLEMS`, the next folder is searched."""
+    """A reason why the loader rejects a file. After `SKIPPED_PROBLEMS`, it searches the next folder."""
 
     TOO_SHORT = "file too short"
     BAD_MAGIC = "invalid ELF header"
@@ -129,7 +129,7 @@ def read_elf(path: str, machine: str) -> ElfFile:
     """
     with Path(path).open("rb") as stream:
         stat = os.fstat(stream.fileno())
-        return _parse_elf(stream, stat.st_size, (stat.st_dev, stat.st_ino), MACHINES.get(machine.lower(), 62))
+        return _parse_elf(stream, stat.st_size, (stat.st_dev, stat.st_ino), _get_elf_machine(machine))
 
 
 def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], machine: str) -> ElfFile:
@@ -137,7 +137,12 @@ def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], 
 
     Raise OSError if the stream cannot be read, or ElfError if the loader would reject the object.
     """
-    return _parse_elf(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
+    return _parse_elf(stream, size, device_inode, _get_elf_machine(machine))
+
+
+def _get_elf_machine(name: str) -> int:
+    """Return the ELF field e_machine for a machine name of `uname -m`. An unknown name counts as x86-64."""
+    return MACHINES.get(name.lower(), 62)
 
 
 def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
@@ -162,18 +167,19 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
     if len(table) < phnum * PHDR64.size:
         raise ElfError(ElfProblem.CANNOT_READ)
     segments = [
-        Segment(segment[0], segment[2], segment[3], segment[5]) for segment in PHDR64.iter_unpack(table)
+        Segment(kind=segment_kind, offset=offset, address=address, size=segment_size)
+        for segment_kind, _, offset, address, _, segment_size, _, _ in PHDR64.iter_unpack(table)
     ]
-    loads = [segment for segment in segments if segment.kind == PT_LOAD]
-    if not loads:
+    load_segments = [segment for segment in segments if segment.kind == PT_LOAD]
+    if not load_segments:
         raise ElfError(ElfProblem.NO_LOADABLE)
-    truncated = [segment for segment in loads if segment.end > size]
+    truncated_segments = [segment for segment in load_segments if segment.end > size]
     dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
-    if loads[0] in truncated or (truncated and (dynamic is None or dynamic.offset >= size)):
+    if load_segments[0] in truncated_segments or (truncated_segments and (dynamic is None or dynamic.offset >= size)):
         raise ElfError(
-            ElfProblem.TRUNCATED, f"{size} bytes are left of at least {max(segment.end for segment in loads)}"
+            ElfProblem.TRUNCATED, f"{size} bytes are left of at least {max(segment.end for segment in load_segments)}"
         )
-    elf = ElfFile(machine, size=size, device_inode=device_inode, truncated=bool(truncated))
+    elf = ElfFile(machine, size=size, device_inode=device_inode, truncated=bool(truncated_segments))
     if kind == ET_EXEC:
         elf = replace(elf, program="executable")
     if dynamic is None or not dynamic.size:
@@ -181,11 +187,12 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
             raise ElfError(ElfProblem.NO_DYNAMIC)
         return elf
     try:
-        section = _Dynamic(stream, loads, dynamic)
-        if truncated and section.find_required_size() > -(-size // PAGE_BYTES) * PAGE_BYTES:
-            detail = f"{size} bytes are left of at least {max(segment.end for segment in loads)}"
+        dynamic_section = _Dynamic(stream, load_segments, dynamic)
+        # The rest of the last page in the file can be read, so round the size up.
+        if truncated_segments and dynamic_section.find_required_size() > -(-size // PAGE_BYTES) * PAGE_BYTES:
+            detail = f"{size} bytes are left of at least {max(segment.end for segment in load_segments)}"
             raise ElfError(ElfProblem.TRUNCATED, detail)
-        return section.fill_fields(elf)
+        return dynamic_section.fill_fields(elf)
     except (struct.error, IndexError) as error:
         raise ElfError(ElfProblem.MALFORMED, str(error)) from error
 
@@ -218,15 +225,15 @@ class _Dynamic:
     tests/system compares the results.
     """
 
-    def __init__(self, stream: BinaryIO, loads: list[Segment], dynamic: Segment) -> None:
+    def __init__(self, stream: BinaryIO, load_segments: list[Segment], dynamic: Segment) -> None:
         self._stream = stream
-        self._loads = loads
+        self._load_segments = load_segments
         self._entries: list[tuple[int, int]] = []
-        self._string_budget = MAX_ALL_NAMES_BYTES
-        self._version_budget = MAX_VERSION_ENTRIES
+        self._remaining_name_bytes = MAX_ALL_NAMES_BYTES
+        self._remaining_versions = MAX_VERSION_ENTRIES
         self._read_entries(self._get_offset(dynamic.address), dynamic.size)
         table = self._find_value(DT_STRTAB)
-        self._strings = self._get_offset(table) if table is not None else 0
+        self._strings_offset = self._get_offset(table) if table is not None else 0
 
     def _read_entries(self, start: int, size: int) -> None:
         """Read the entries up to DT_NULL, even beyond the segment's stated size, as the loader does."""
@@ -246,9 +253,8 @@ class _Dynamic:
         for tag, size_tag in SIZE_TAG_BY_TABLE_TAG.items():
             address = self._find_value(tag)
             if address:
-                end = max(
-                    end, self._get_offset(address) + (self._find_value(size_tag) or 1 if size_tag else 1)
-                )
+                size = self._find_value(size_tag) if size_tag else None
+                end = max(end, self._get_offset(address) + (size or 1))  # at least one byte is read
         return end
 
     def fill_fields(self, elf: ElfFile) -> ElfFile:
@@ -273,26 +279,26 @@ class _Dynamic:
 
     def _get_offset(self, address: int) -> int:
         """Return the file offset of a virtual address. Raise ElfError if it is in no segment."""
-        for segment in self._loads:
+        for segment in self._load_segments:
             if segment.address <= address < segment.address + segment.size:
                 return address - segment.address + segment.offset
         raise ElfError(ElfProblem.MALFORMED, f"address {address:#x} is in no segment")
 
     def _read_string(self, index: int) -> str:
         """Return the name at an index of the string table. Raise ElfError if all names together are too long."""
-        content = _read_at(self._stream, self._strings + index, 256)
+        content = _read_at(self._stream, self._strings_offset + index, 256)
         if b"\0" not in content:  # a RUNPATH can be 20 KB long
-            content = _read_at(self._stream, self._strings + index, MAX_NAME_BYTES)
+            content = _read_at(self._stream, self._strings_offset + index, MAX_NAME_BYTES)
         name = content.split(b"\0", 1)[0]
-        self._string_budget -= len(name)
-        if self._string_budget < 0:
+        self._remaining_name_bytes -= len(name)
+        if self._remaining_name_bytes < 0:
             raise ElfError(ElfProblem.MALFORMED, "names too long")
         return name.decode("utf-8", "surrogateescape")
 
     def _count_version(self) -> None:
         """Count one version entry. Raise ElfError after too many, because a damaged list can be endless."""
-        self._version_budget -= 1
-        if self._version_budget < 0:
+        self._remaining_versions -= 1
+        if self._remaining_versions < 0:
             raise ElfError(ElfProblem.MALFORMED, "too many symbol versions")
 
     def _parse_verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -300,30 +306,30 @@ class _Dynamic:
         table = self._find_value(DT_VERNEED)
         if table is None:
             return ()
-        result: list[tuple[str, tuple[str, ...]]] = []
+        required_versions: list[tuple[str, tuple[str, ...]]] = []
         entry_offset = self._get_offset(table)
         for _ in range(self._find_value(DT_VERNEEDNUM) or 0):
             self._count_version()
-            _, count, file_at, aux, next_offset = VERNEED.unpack(
+            _, count, file_name_index, aux_distance, next_offset = VERNEED.unpack(
                 _read_at(self._stream, entry_offset, VERNEED.size)
             )
             versions: list[str] = []
-            aux_offset = entry_offset + aux
+            aux_offset = entry_offset + aux_distance
             for _ in range(count):
                 self._count_version()
-                _, flags, _, name_at, next_aux = VERNAUX.unpack(
+                _, flags, _, name_index, next_aux = VERNAUX.unpack(
                     _read_at(self._stream, aux_offset, VERNAUX.size)
                 )
                 if not flags & VER_FLG_WEAK:
-                    versions.append(self._read_string(name_at))
+                    versions.append(self._read_string(name_index))
                 if not next_aux:
                     break
                 aux_offset += next_aux
-            result.append((self._read_string(file_at), tuple(versions)))
+            required_versions.append((self._read_string(file_name_index), tuple(versions)))
             if not next_offset:
                 break
             entry_offset += next_offset
-        return tuple(result)
+        return tuple(required_versions)
 
     def _parse_verdef(self) -> tuple[str, ...]:
         """Return the defined symbol versions (Elfxx_Verdef)."""
@@ -334,9 +340,9 @@ class _Dynamic:
         entry_offset = self._get_offset(table)
         for _ in range(self._find_value(DT_VERDEFNUM) or 0):
             self._count_version()
-            _, _, _, _, _, aux, next_offset = VERDEF.unpack(_read_at(self._stream, entry_offset, VERDEF.size))
-            (name_at,) = struct.unpack("<I", _read_at(self._stream, entry_offset + aux, 4))
-            names.append(self._read_string(name_at))
+            _, _, _, _, _, aux_distance, next_offset = VERDEF.unpack(_read_at(self._stream, entry_offset, VERDEF.size))
+            (name_index,) = struct.unpack("<I", _read_at(self._stream, entry_offset + aux_distance, 4))
+            names.append(self._read_string(name_index))
             if not next_offset:
                 break
             entry_offset += next_offset

@@ -58,6 +58,7 @@ def probe_server(host: str, port: int, seconds: float) -> ConnectionResult:
         results.append(_connect(family, address, remaining_s))
         if results[-1].ok:
             return results[-1]
+    # If all addresses failed, report the first of these failures that occurred.
     for reason in ("not-tensorflow", "refused", "timeout"):
         for result in results:
             if result.failure == reason:
@@ -110,7 +111,7 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> ConnectionR
     except OSError:
         if not received:
             return ConnectionResult(False, "not-tensorflow", "it resets the connection")
-    # A SETTINGS frame of stream 0.
+    # A gRPC server sends a SETTINGS frame of stream 0.
     if (
         len(received) == FRAME_HEADER_BYTES
         and received[3] == SETTINGS_FRAME_TYPE
@@ -129,28 +130,28 @@ def probe_servers(
 ) -> list[ConnectionResult]:
     """Return the result of `probe_server` for each address. The addresses are tested in parallel.
 
-    `seconds` is the time limit for one address, and `total` is the limit for all. The result of an address that
-    is not finished by then is unknown.
+    `seconds` is the time limit for one address, and `total` is the limit for all. The result of an address whose
+    test has not ended at the limit is unknown.
     """
     results: list[ConnectionResult | None] = [None] * len(addresses)
-    numbers = iter(range(len(addresses)))
-    lock = threading.Lock()
+    indexes = iter(range(len(addresses)))
+    index_lock = threading.Lock()
     stopped = threading.Event()
     deadline = time.monotonic() + total
 
     def test_addresses() -> None:
         while not stopped.is_set():
-            with lock:
-                number = next(numbers, None)
-            if number is None:
+            with index_lock:
+                index = next(indexes, None)
+            if index is None:
                 return
-            host, port = addresses[number]
+            host, port = addresses[index]
             limit_s = min(seconds, deadline - time.monotonic())
             if limit_s <= 0:
                 return
             result = probe_server(host, port, limit_s)
             if result.failure != "timeout" or limit_s >= seconds * 0.9:  # a shortened attempt proves nothing
-                results[number] = result
+                results[index] = result
 
     threads = [
         threading.Thread(target=test_addresses, name="reaching", daemon=True)
@@ -162,6 +163,6 @@ def probe_servers(
         thread.join(max(0.0, deadline + 0.2 - time.monotonic()))
     stopped.set()
     return [
-        outcome if outcome is not None else ConnectionResult(None, detail="there was no time to ask")
-        for outcome in results
+        result if result is not None else ConnectionResult(None, detail="there was no time to ask")
+        for result in results
     ]

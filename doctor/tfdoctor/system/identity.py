@@ -1,4 +1,4 @@
-"""Collect the names of the user and the machine, which are only used to redact them."""
+"""Collect the names of the user and the machine, only to redact them."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def make_redactor(env: Mapping[str, str], *, local: bool) -> Redactor:
 
 def _get_account_names() -> list[str]:
     """Return the login and the full name of the current user."""
-    names: list[str] = []
+    account_names: list[str] = []
     with contextlib.suppress(ImportError, KeyError, AttributeError, OSError):
         import pwd
 
         entry = pwd.getpwuid(os.geteuid())
-        names += [entry.pw_name, entry.pw_gecos.split(",")[0]]
-    return [name for name in names if len(name) > 1]
+        account_names += [entry.pw_name, entry.pw_gecos.split(",")[0]]
+    return [name for name in account_names if len(name) > 1]

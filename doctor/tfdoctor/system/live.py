@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+_TOO_MANY_FILES_ERRORS = (errno.EMFILE, errno.ENFILE)
 _RETRY_S = 2.0
-"""Time to wait for other threads to close files, before the lack of descriptors is reported."""
+"""Time to wait for other threads to close files before a lack of file descriptors is reported."""
 _MIN_ADDRESS_SPACE = 512 << 20
 """Required address space. With less, a thread may fail to start, and `threading` would wait for it forever."""
 
 
 def _retry_when_out_of_files(operation: Callable[[], T]) -> T:
-    """Return the result of `operation`. If too many files are open, retry it for `_RETRY_S`.
+    """Return the result of `operation`. If too many files are open, retry it for `_RETRY_S` seconds.
 
-    Raise Error if that does not help, because a lack of descriptors must not look like a fact about the machine.
+    Raise Error if that does not help: a lack of file descriptors must not look like a fact about the machine.
     """
     deadline = time.monotonic() + _RETRY_S
     while True:
         try:
             return operation()
         except OSError as error:
-            if error.errno not in _TOO_MANY_FILES:
+            if error.errno not in _TOO_MANY_FILES_ERRORS:
                 raise
             if time.monotonic() > deadline:
                 raise Error(
@@ -63,10 +63,10 @@ def _check_address_space() -> None:
 def _get_start_variables() -> dict[str, str]:
     """Return the environment variables that this process was started with; {} if they cannot be read."""
     try:
-        raw = Path("/proc/self/environ").read_bytes()
+        content = Path("/proc/self/environ").read_bytes()
     except OSError:
         return {}
-    pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
+    pairs = (entry.partition(b"=") for entry in content.split(b"\0"))
     return {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if equals and name}
 
 
@@ -124,15 +124,15 @@ def get_original_variables() -> dict[str, str]:
 class BackgroundCommand:
     """A command that runs in a background thread. `result` waits for it to end."""
 
-    def __init__(self, work: Callable[[], CommandResult]) -> None:
-        self._work = work
+    def __init__(self, run_command: Callable[[], CommandResult]) -> None:
+        self._run_command = run_command
         self._outcomes: list[CommandResult | BaseException] = []
-        self._thread = threading.Thread(target=self._run_work, name="begun", daemon=True)
+        self._thread = threading.Thread(target=self._run_in_thread, name="begun", daemon=True)
         self._thread.start()
 
-    def _run_work(self) -> None:
+    def _run_in_thread(self) -> None:
         try:
-            self._outcomes.append(self._work())
+            self._outcomes.append(self._run_command())
         except BaseException as error:  # `result` raises it
             self._outcomes.append(error)
 
@@ -181,8 +181,8 @@ class LiveSystem:
             import platform  # slow to load
 
             system, _, release, _, machine, *_ = platform.uname()
-        user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
-        return {"system": system, "machine": machine, "release": release, "uid": user}
+        user_id = str(os.geteuid()) if hasattr(os, "geteuid") else ""
+        return {"system": system, "machine": machine, "release": release, "uid": user_id}
 
     @property
     def own_python(self) -> str | None:
@@ -250,8 +250,8 @@ class LiveSystem:
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> None:
         """Start a command early. A later `run` with the same arguments waits for its result."""
-        command = BackgroundCommand(lambda: self._run(argv, timeout, env, unset))
-        self._started_commands[_make_command_key(argv, env, unset)] = command
+        background_command = BackgroundCommand(lambda: self._run(argv, timeout, env, unset))
+        self._started_commands[_make_command_key(argv, env, unset)] = background_command
 
     def run(
         self,
@@ -262,12 +262,12 @@ class LiveSystem:
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> CommandResult:
-        command = (
+        background_command = (
             self._started_commands.pop(_make_command_key(argv, env, unset), None)
             if self._started_commands
             else None
         )
-        return command.result() if command is not None else self._run(argv, timeout, env, unset)
+        return background_command.result() if background_command is not None else self._run(argv, timeout, env, unset)
 
     def run_streaming(
         self,

@@ -17,6 +17,7 @@ MARKER = "tfdoctor-payload:"
 MAX_LINE_BYTES = 1 << 20
 """Longer lines are discarded."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
+"""The folder of the payloads."""
 QUIET_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 """Environment variables for every payload."""
 
@@ -45,9 +46,9 @@ def run_payload(
     variant: str = "",
     flags: Sequence[str] = (),
 ) -> tuple[dict[str, Any], CommandResult]:
-    """Run payload/<name>.py, and return the merged objects of its lines and the result of the command.
+    """Run payload/<name>.py. Return the merged objects of its lines, and the result of the command.
 
-    The first is {} if no line is valid. `variant` distinguishes several runs of one payload in a recording.
+    The merged object is {} if no line is valid. `variant` distinguishes several runs of one payload in a recording.
     `flags` are options of the interpreter.
     """
     result = system.run(
@@ -69,12 +70,12 @@ class PayloadDecoder:
 
     def __call__(self, data: bytes) -> None:
         """Process the next bytes."""
-        *lines, incomplete = (self._incomplete_line + data).split(b"\n")
-        self._incomplete_line = incomplete if len(incomplete) <= MAX_LINE_BYTES else b""
+        *lines, last_line = (self._incomplete_line + data).split(b"\n")
+        self._incomplete_line = last_line if len(last_line) <= MAX_LINE_BYTES else b""
         for line in lines:
-            part = parse_payload_output(line.decode("utf-8", "replace"))
-            if part:
-                self._on_object(part)
+            merged_object = parse_payload_output(line.decode("utf-8", "replace"))
+            if merged_object:
+                self._on_object(merged_object)
 
 
 def follow_payload(
@@ -136,7 +137,7 @@ def parse_payload_output(text: str) -> dict[str, Any]:
             continue
         try:
             value = json.loads(line[len(MARKER) :])
-        except (ValueError, RecursionError):  # the latter for deep nesting such as "[[[[…"
+        except (ValueError, RecursionError):  # RecursionError: for nesting such as "[[[[…"
             continue
         if isinstance(value, dict):
             merged.update(value)

@@ -40,7 +40,7 @@ SCHEMA_VERSION = 1
 
 def _elf_from_json(value: Mapping[str, Any]) -> ElfFile:
     return ElfFile(
-        machine=value.get("machine", 62),
+        machine=value.get("machine", 62),  # x86-64
         soname=value.get("soname"),
         needed=tuple(value.get("needed", ())),
         rpath=value.get("rpath"),
@@ -69,7 +69,7 @@ def _is_elf(value: Any) -> bool:
     if "problem" in value:
         return value["problem"] in {problem.value for problem in ElfProblem}
     if "errno" in value:
-        return type(value["errno"]) is int
+        return type(value["errno"]) is int  # not isinstance: a bool is an int, too
     verneed = value.get("verneed", [])
     inode = value.get("device_inode", [0, 0])
     return (
@@ -78,8 +78,11 @@ def _is_elf(value: Any) -> bool:
         and all(type(value.get(name, 0)) is int for name in ("machine", "size"))
         and isinstance(verneed, list)
         and all(
-            isinstance(e, list) and len(e) == 2 and isinstance(e[0], str) and _is_text_list(e[1])
-            for e in verneed
+            isinstance(entry, list)
+            and len(entry) == 2
+            and isinstance(entry[0], str)
+            and _is_text_list(entry[1])
+            for entry in verneed
         )
         and isinstance(inode, list)
         and len(inode) == 2
@@ -116,13 +119,13 @@ TABLES: dict[str, Callable[[Any], bool]] = {
     "commands": _is_command,
     "errors": _is_error,
 }
-"""The tables of host.json, each with the function that returns whether a value is valid."""
+"""The tables of host.json, each with the function that tests whether one of its values is valid."""
 
 
 def _parse_host_json(raw: bytes, name: str) -> dict[str, Any]:
     """Parse and validate host.json, so that later reads raise no unexpected exceptions.
 
-    Raise UsageError if it is invalid.
+    `name` is the file's name for error messages. Raise UsageError if the file is invalid.
     """
     try:
         value = json.loads(raw)
@@ -160,11 +163,11 @@ class RecordedSystem:
         files = archive.read(source) if isinstance(source, Path) else source
         name = str(source / archive.HOST_FILE) if isinstance(source, Path) else archive.HOST_FILE
         self._host = _parse_host_json(files[archive.HOST_FILE], name)
-        self._stored = files
-        self._contents = {
+        self._files = files
+        self._file_by_path = {
             f"/{name.removeprefix('root/')}": name for name in files if name.startswith("root/")
         }
-        self._contents.update(
+        self._file_by_path.update(
             {
                 path: f"root/{name}"
                 for path, name in self._get_table("stored").items()
@@ -177,12 +180,13 @@ class RecordedSystem:
                 self._get_table("directories"),
                 self._get_table("elf"),
                 self._get_table("files"),
-                self._contents,
+                self._file_by_path,
             )
             for path in table
             for folder in _list_parents(path)
         } | set(self._get_table("directories"))
-        self._links = sorted(self._get_table("links").items(), key=lambda item: -len(item[0]))
+        # The link with the longest path is followed first.
+        self._links_longest_first = sorted(self._get_table("links").items(), key=lambda item: -len(item[0]))
         self._resolved: dict[str, str] = {}
 
     @property
@@ -211,15 +215,18 @@ class RecordedSystem:
         return self._host.get("python") or None
 
     def _get_recorded(self, table: str, path: str) -> Any:
-        """Return the entry for a path or else for its normalized form; None if there is no entry."""
+        """Return the entry for a path, or else for its normalized form; None if there is no entry."""
         entries = self._get_table(table)
         return entries.get(path, entries.get(normalize_path(path)))
 
     def _raise_recorded_error(self, kind: str, path: str) -> None:
         """Raise the recorded error of this kind ("read" or "list"), if there is one."""
         error = self._get_recorded("errors", path)
-        if error is not None and error[0] == kind:
-            raise OSError(error[1], error[2], path)
+        if error is None:
+            return
+        recorded_kind, number, message = error
+        if recorded_kind == kind:
+            raise OSError(number, message, path)
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
@@ -230,8 +237,8 @@ class RecordedSystem:
             text = self._get_table("files").get(name)
             if isinstance(text, str):
                 return text.encode("utf-8", "surrogateescape")[:limit]
-            if name in self._contents:
-                return self._stored[self._contents[name]][:limit]
+            if name in self._file_by_path:
+                return self._files[self._file_by_path[name]][:limit]
         raise _make_missing_error(path)
 
     def read_elf(self, path: str) -> ElfFile:
@@ -247,6 +254,7 @@ class RecordedSystem:
         return _elf_from_json(entry)
 
     def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
+        # The key contains the number of providers only if the result depends on it.
         table, name = self._get_table("unresolved"), normalize_path(path)
         return tuple(table.get(f"{name}#{len(providers)}", table.get(name, ())))
 
@@ -255,7 +263,7 @@ class RecordedSystem:
         if recorded is not None:
             return bool(recorded)
         path = self.realpath(path)
-        is_file = path in self._get_table("elf") or path in self._get_table("files") or path in self._contents
+        is_file = path in self._get_table("elf") or path in self._get_table("files") or path in self._file_by_path
         return is_file or self._is_listed(path) or self.is_dir(path)
 
     def _is_listed(self, path: str) -> bool:
@@ -271,16 +279,16 @@ class RecordedSystem:
         entry = self._get_recorded("listings", path)
         if entry is not None:
             return list(entry)
-        requested, path = path, self.realpath(path)
-        if path not in self._folders:
-            raise _make_missing_error(requested)
-        names = set(self._get_table("directories").get(path, ()))
-        prefix = path.rstrip("/") + "/"
+        real_path = self.realpath(path)
+        if real_path not in self._folders:
+            raise _make_missing_error(path)
+        names = set(self._get_table("directories").get(real_path, ()))
+        prefix = real_path.rstrip("/") + "/"
         for table in (
             self._get_table("elf"),
             self._get_table("files"),
             self._get_table("links"),
-            self._contents,
+            self._file_by_path,
         ):
             names.update(entry[len(prefix) :].split("/")[0] for entry in table if entry.startswith(prefix))
         return sorted(names)
@@ -293,7 +301,7 @@ class RecordedSystem:
 
     def _follow_links(self, path: str) -> str:
         for _ in range(40):  # Linux follows at most 40 links, too
-            for link, target in self._links:
+            for link, target in self._links_longest_first:
                 if path == link or path.startswith(link + "/"):
                     path = normalize_path(target + path[len(link) :])[:4096]
                     break
@@ -341,9 +349,9 @@ class RecordedSystem:
         """
         if f"{stream}_file" in entry:
             name = str(entry[f"{stream}_file"])
-            if name not in self._stored:
+            if name not in self._files:
                 raise _make_missing_error(name)
-            return self._stored[name].decode("utf-8", "replace")
+            return self._files[name].decode("utf-8", "replace")
         value = entry.get(stream, "")
         return value if isinstance(value, str) else json.dumps(value)
 

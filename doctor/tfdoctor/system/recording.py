@@ -26,24 +26,24 @@ PRESENT = "set"
 """Placeholder for the value of a variable whose presence was tested, but whose value was not read."""
 
 
-class _WatchedEnvironment(Mapping[str, str]):
+class _RecordingEnvironment(Mapping[str, str]):
     """An environment that records which variables are read or tested by name. Iteration does not count."""
 
     def __init__(self, inner: Mapping[str, str]) -> None:
         self._inner = inner
-        self.read: set[str] = set()
-        self.tested: set[str] = set()
+        self.read_names: set[str] = set()
+        self.tested_names: set[str] = set()
 
     def __getitem__(self, name: str) -> str:
         value = self._inner[name]
-        self.read.add(name)
+        self.read_names.add(name)
         return value
 
     def __contains__(self, name: object) -> bool:
-        present = name in self._inner
-        if present:
-            self.tested.add(str(name))
-        return present
+        is_set = name in self._inner
+        if is_set:
+            self.tested_names.add(str(name))
+        return is_set
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._inner)
@@ -64,9 +64,10 @@ class RecordingSystem:
     def __init__(self, inner: System) -> None:
         self._inner = inner
         self._lock = threading.Lock()
-        self._env = _WatchedEnvironment(inner.env)
+        self._env = _RecordingEnvironment(inner.env)
         self._files: dict[str, bytes] = {}
         self._unresolved: dict[str, dict[int, list[str]]] = {}
+        """The unresolved symbols by path and by number of providers."""
         self._tables: dict[str, dict[str, Any]] = {
             name: {}
             for name in ("commands", "elf", "links", "listings", "which", "exists", "folders", "errors")
@@ -199,8 +200,8 @@ class RecordingSystem:
     def get_recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
         """Return everything that was recorded so far.
 
-        It has the variables that were read by name and those that `env_names` accepts. A variable that was only
-        tested has the value `PRESENT`.
+        The recording contains the variables that were read by name and those that `env_names` accepts. If a variable
+        was only tested, its value is `PRESENT`.
         """
         with self._lock:
             tables = {name: dict(table) for name, table in self._tables.items()}
@@ -216,10 +217,10 @@ class RecordingSystem:
                 elif symbols:
                     tables["unresolved"][path] = symbols
         variables = dict(self._env.items())
-        requested = {name for name in variables if name in self._env.read or env_names(name)}
+        included_names = {name for name in variables if name in self._env.read_names or env_names(name)}
         env = {
-            name: variables[name] if name in requested else PRESENT
-            for name in sorted(requested | self._env.tested)
+            name: variables[name] if name in included_names else PRESENT
+            for name in sorted(included_names | self._env.tested_names)
         }
         return Recording(tables, files, env, self.cwd, dict(self.platform))
 
@@ -234,8 +235,8 @@ class RecordingSystem:
 
 
 def _get_changed_fields(elf: ElfFile) -> dict[str, Any]:
-    """Return the values of the fields that differ from their defaults, by field name."""
-    default = ElfFile(62)
+    """Return the fields whose values differ from the defaults: values by field name."""
+    default = ElfFile(62)  # RecordedSystem assumes x86-64
     return {
         field.name: getattr(elf, field.name)
         for field in dataclasses.fields(elf)

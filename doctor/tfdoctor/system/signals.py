@@ -54,20 +54,21 @@ _received: list[int] = []
 def handle_termination_signals() -> Iterator[list[int]]:
     """Handle termination signals while a command runs. Yield the list of the received signals."""
     _received.clear()
-    report = sys.unraisablehook
+    previous_hook = sys.unraisablehook
 
-    def report_others(dropped: sys.UnraisableHookArgs) -> None:
+    def report_unless_signal(unraisable: sys.UnraisableHookArgs) -> None:
         """Report an exception that CPython dropped, unless a signal caused it."""
-        if not (_received and isinstance(dropped.exc_value, KeyboardInterrupt)):
-            report(dropped)
+        if not (_received and isinstance(unraisable.exc_value, KeyboardInterrupt)):
+            previous_hook(unraisable)
 
-    # CPython prints the traceback of a dropped exception. That of a signal is raised again by `_raise_dropped`.
-    sys.unraisablehook = report_others
+    # CPython prints the traceback of an exception that it drops. If a signal caused the exception, that is
+    # unnecessary, because `_raise_dropped` raises it again.
+    sys.unraisablehook = report_unless_signal
     try:
         with _use_handler(_end_command):
             yield _received
     finally:
-        sys.unraisablehook = report
+        sys.unraisablehook = previous_hook
 
 
 def _end_command(number: int, frame: FrameType | None) -> None:
@@ -84,11 +85,11 @@ def stop_on_signal(system: Stoppable) -> Iterator[None]:
     their time limits. It is therefore raised again at the start and at the end of the block.
     """
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def stop_and_end(number: int, frame: FrameType | None) -> None:
         system.stop()
         _end_command(number, frame)
 
-    with _use_handler(end):
+    with _use_handler(stop_and_end):
         _raise_dropped()
         yield
         _raise_dropped()
@@ -131,7 +132,7 @@ def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iter
 
 @contextlib.contextmanager
 def use_default_signals() -> Iterator[None]:
-    """Use the default signal handlers: Ctrl-C raises KeyboardInterrupt, and the others end the process."""
+    """Use Python's default handlers: Ctrl-C raises KeyboardInterrupt, other signals end the process."""
     with _use_handler(signal.SIG_DFL):
         if threading.current_thread() is threading.main_thread() and (
             signal.getsignal(signal.SIGINT) is signal.SIG_DFL
@@ -153,4 +154,5 @@ def end_with_signal(number: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
-    os._exit(128 + number)  # most signals do not end PID 1 of a container
+    # Most signals do not end PID 1 of a container. A shell reports a signal as 128 plus its number.
+    os._exit(128 + number)

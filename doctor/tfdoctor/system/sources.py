@@ -99,18 +99,18 @@ def load_source(path: Path, *, python: bool) -> Source:
     if len(data) > MAX_FILE_BYTES:
         msg = f"it is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
         raise ValueError(msg)
-    for mark, codec in _BYTE_ORDER_MARKS.items():
-        if data.startswith(mark):
-            return _decode(data, codec, mark)
+    for byte_order_mark, encoding in _BYTE_ORDER_MARKS.items():
+        if data.startswith(byte_order_mark):
+            return _decode(data, encoding, byte_order_mark)
     if b"\0" in data:
         raise ValueError("it is not text")
-    codec = "utf-8"
+    encoding = "utf-8"
     if python:
         try:
-            codec, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        except SyntaxError:
-            codec = "latin-1"
-    return _decode(data, codec, b"")
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        except SyntaxError:  # an unknown encoding is declared, or the first lines are not UTF-8
+            encoding = "latin-1"
+    return _decode(data, encoding, b"")
 
 
 def iter_capital_words(path: Path) -> Iterator[str]:
@@ -120,20 +120,20 @@ def iter_capital_words(path: Path) -> Iterator[str]:
     """
     if not stat.S_ISREG(path.stat().st_mode):
         return
-    tail = b""
+    previous_tail = b""
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
-            data = tail + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
+            data = previous_tail + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
             yield from (word.decode("ascii") for word in _CAPITAL_WORD.findall(data))
-            tail = data[-_MAX_WORD_BYTES:]
+            previous_tail = data[-_MAX_WORD_BYTES:]  # a word can extend into the next block
 
 
-def _decode(data: bytes, codec: str, mark: bytes) -> Source:
-    """Decode a file without its byte order mark `mark`.
+def _decode(data: bytes, encoding: str, byte_order_mark: bytes) -> Source:
+    """Decode a file without its byte order mark `byte_order_mark`.
 
     Latin-1 is used if the encoding is unknown or the data is invalid in it.
     """
     try:
-        return Source(data, data[len(mark) :].decode(codec), codec, mark)
+        return Source(data, data[len(byte_order_mark) :].decode(encoding), encoding, byte_order_mark)
     except (UnicodeDecodeError, LookupError):
         return Source(data, data.decode("latin-1"), "latin-1")

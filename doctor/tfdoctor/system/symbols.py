@@ -1,9 +1,9 @@
 """Find the undefined symbols of an object that no other object in the process defines.
 
-TensorFlow calls `dlopen(…, RTLD_NOW)`, which fails with "undefined symbol: …" at the first of them, for example
-if libcusparse is loaded with an older libnvJitLink of the same soname. The dynamic section locates the tables, and
-DT_GNU_HASH or DT_HASH finds a name in them. The file is memory-mapped, so a library of one gigabyte costs no more
-than a small one.
+TensorFlow calls `dlopen(…, RTLD_NOW)`, which fails with "undefined symbol: …" at the first of them. This happens,
+for example, if libcusparse is loaded with an older libnvJitLink of the same soname. The dynamic section locates the
+tables, and DT_GNU_HASH or DT_HASH finds a name in them. The file is memory-mapped, so a library of one gigabyte
+costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.system.elf import DYN64, EHDR64, MAX_DYNAMIC_BYTES, PHDR64, PT_DYNAMIC, PT_LOAD
+from tfdoctor.system.elf import (
+    DYN64,
+    EHDR64,
+    MAX_DYNAMIC_BYTES,
+    MAX_PROGRAM_HEADERS,
+    PHDR64,
+    PT_DYNAMIC,
+    PT_LOAD,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,13 +51,14 @@ class SymbolTable:
     def __init__(self, path: str) -> None:
         with Path(path).open("rb") as stream:
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        header = EHDR64.unpack_from(self._map, 0)
+        _, _, _, _, _, phoff, _, _, _, _, phnum, _, _, _ = EHDR64.unpack_from(self._map, 0)
+        # Fields of a program header: 0 is the type, 2 the offset, 3 the address, 5 the size in the file.
         segments = [
-            PHDR64.unpack_from(self._map, header[5] + number * PHDR64.size)
-            for number in range(min(header[10], 512))
+            PHDR64.unpack_from(self._map, phoff + number * PHDR64.size)
+            for number in range(min(phnum, MAX_PROGRAM_HEADERS))
         ]
-        self._load_segments = [segment_header for segment_header in segments if segment_header[0] == PT_LOAD]
-        self._steps = 0
+        self._load_segments = [segment for segment in segments if segment[0] == PT_LOAD]
+        self._step_count = 0
         tags: dict[int, int] = {}
         for segment in segments:
             if segment[0] == PT_DYNAMIC:
@@ -72,7 +81,6 @@ class SymbolTable:
 
     def _get_offset(self, address: int | None) -> int | None:
         """Return the file offset of a virtual address; None if no segment contains it."""
-        # Fields of a program header: 2 is the offset, 3 the address, 5 the size in the file.
         for segment in self._load_segments if address is not None else ():
             if segment[3] <= address < segment[3] + segment[5]:
                 return int(address - segment[3] + segment[2])
@@ -88,9 +96,8 @@ class SymbolTable:
         """Yield the names of the strong undefined symbols. Raise ValueError if all together are too long."""
         if self._symbols_offset is None or self._strings_offset is None:
             return
-        if (
-            self._gnu_hash_offset is not None
-        ):  # undefined symbols are not hashed, so they come before the first hashed symbol
+        if self._gnu_hash_offset is not None:
+            # Undefined symbols are not hashed, so they come before the first hashed symbol.
             count = struct.unpack_from("<I", self._map, self._gnu_hash_offset + 4)[0]
         elif self._sysv_hash_offset is not None:
             count = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 4)[0]
@@ -98,38 +105,38 @@ class SymbolTable:
             return
         remaining = MAX_ALL_NAMES_BYTES
         for index in range(1, min(count, MAX_SYMBOLS)):
-            name, info, _, section, _, _ = SYM64.unpack_from(
+            name_index, info, _, section, _, _ = SYM64.unpack_from(
                 self._map, self._symbols_offset + index * SYM64.size
             )
-            if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name:
-                symbol = self._read_name(name)
-                remaining -= len(symbol)
+            if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name_index:
+                name = self._read_name(name_index)
+                remaining -= len(name)
                 if remaining < 0:
                     raise ValueError("names too long")
-                yield symbol
+                yield name
 
     def filter_missing(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
         """Return the (name, `gnu_hash`) pairs for which this object has no global or weak definition."""
         if self._symbols_offset is None or self._strings_offset is None:
             return list(names)
         if self._gnu_hash_offset is None:
-            return [symbol for symbol in names if not self._is_in_sysv(symbol[0])]
-        buckets, first_hashed, bloom_words, shift = struct.unpack_from(
+            return [(name, hash_value) for name, hash_value in names if not self._is_in_sysv_hash(name)]
+        bucket_count, first_hashed, bloom_words, shift = struct.unpack_from(
             "<IIII", self._map, self._gnu_hash_offset
         )
-        if not buckets or not bloom_words:
+        if not bucket_count or not bloom_words:
             return list(names)
-        bloom = self._gnu_hash_offset + 16
-        chains = bloom + bloom_words * 8
+        bloom_offset = self._gnu_hash_offset + 16
+        buckets_offset = bloom_offset + bloom_words * 8
         data, read = self._map, WORD.unpack_from
         missing = []
         for symbol in names:
-            value = symbol[1]
+            _, hash_value = symbol
             # The Bloom filter rejects most names.
-            (bloom_word,) = read(data, bloom + (value // 64 % bloom_words) * 8)
+            (bloom_word,) = read(data, bloom_offset + (hash_value // 64 % bloom_words) * 8)
             if not (
-                bloom_word >> (value % 64) & bloom_word >> ((value >> shift) % 64) & 1
-                and self._is_in_gnu(*symbol, chains, buckets, first_hashed)
+                bloom_word >> (hash_value % 64) & bloom_word >> ((hash_value >> shift) % 64) & 1
+                and self._is_in_gnu_hash(*symbol, buckets_offset, bucket_count, first_hashed)
             ):
                 missing.append(symbol)
         return missing
@@ -146,51 +153,56 @@ class SymbolTable:
 
     def _count_step(self) -> None:
         """Count a hash chain link. Raise ValueError after MAX_STEPS, because a damaged chain can be endless."""
-        self._steps += 1
-        if self._steps > MAX_STEPS:
+        self._step_count += 1
+        if self._step_count > MAX_STEPS:
             raise ValueError("hash chains too long")
 
-    def _is_in_gnu(self, name: bytes, value: int, table: int, buckets: int, first_hashed: int) -> bool:
-        (index,) = struct.unpack_from("<I", self._map, table + value % buckets * 4)
+    def _is_in_gnu_hash(
+        self, name: bytes, hash_value: int, buckets_offset: int, bucket_count: int, first_hashed: int
+    ) -> bool:
+        """Return whether DT_GNU_HASH leads to a definition of `name`. The hash chains follow the buckets."""
+        chains_offset = buckets_offset + bucket_count * 4
+        (index,) = struct.unpack_from("<I", self._map, buckets_offset + hash_value % bucket_count * 4)
         while True:
             self._count_step()
             if index < first_hashed:
                 return False
-            (chained,) = struct.unpack_from("<I", self._map, table + buckets * 4 + (index - first_hashed) * 4)
+            (chained,) = struct.unpack_from("<I", self._map, chains_offset + (index - first_hashed) * 4)
             # The lowest bit is not part of the hash: it marks the end of the chain.
-            if chained | 1 == value | 1 and self._defines(index, name):
+            if chained | 1 == hash_value | 1 and self._defines(index, name):
                 return True
             if chained & 1:
                 return False
             index += 1
 
-    def _is_in_sysv(self, name: bytes) -> bool:
+    def _is_in_sysv_hash(self, name: bytes) -> bool:
+        """Return whether DT_HASH leads to a definition of `name`."""
         if self._sysv_hash_offset is None:
             return False
-        value = 0
+        hash_value = 0
         for byte in name:
-            value = (value << 4) + byte
-            high = value & 0xF0000000
-            value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
-        buckets, _ = struct.unpack_from("<II", self._map, self._sysv_hash_offset)
+            hash_value = (hash_value << 4) + byte
+            high = hash_value & 0xF0000000
+            hash_value = (hash_value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+        bucket_count, _ = struct.unpack_from("<II", self._map, self._sysv_hash_offset)
         (index,) = struct.unpack_from(
-            "<I", self._map, self._sysv_hash_offset + 8 + value % max(1, buckets) * 4
+            "<I", self._map, self._sysv_hash_offset + 8 + hash_value % max(1, bucket_count) * 4
         )
         while index:
             self._count_step()
             if self._defines(index, name):
                 return True
-            (index,) = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 8 + (buckets + index) * 4)
+            (index,) = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 8 + (bucket_count + index) * 4)
         return False
 
 
 @lru_cache(maxsize=4096)  # libraries share a few hundred symbol names
 def gnu_hash(name: bytes) -> int:
     """Return the DT_GNU_HASH hash of a symbol name."""
-    value = 5381
+    hash_value = 5381
     for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
-    return value
+        hash_value = (hash_value * 33 + byte) & 0xFFFFFFFF
+    return hash_value
 
 
 def find_unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:

@@ -29,9 +29,9 @@ SCRATCH_PREFIX = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
 """Time to wait for a program to open a pipe for reading."""
 
-_DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
+_DESCRIPTOR_PATH = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
 _STANDARD_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
-_CANNOT_REPLACE_ERRORS = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
+_REPLACEMENT_ERRORS = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 
 def check_file(
@@ -94,9 +94,9 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
     """
     check_file(target, force=force, option=option)
     try:
-        number = _get_descriptor(target)
-        if number is not None:  # opening it by name would overwrite a redirected file from its start
-            _write_descriptor(os.dup(number), content)
+        descriptor = _get_descriptor(target)
+        if descriptor is not None:  # opening it by name would overwrite a redirected file from its start
+            _write_descriptor(os.dup(descriptor), content)
             return
         if _get_kind(target, option) == "stream":
             # Without O_CREAT and O_TRUNC: the path may have changed since it was checked.
@@ -111,7 +111,7 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
 def _get_descriptor(target: Path) -> int | None:
     """Return the descriptor that `target` names, such as 1 for /dev/stdout; None if it is not such a path."""
     text = str(target)
-    match = _DESCRIPTOR.fullmatch(text)
+    match = _DESCRIPTOR_PATH.fullmatch(text)
     if match:
         return int(match[1] or match[2])
     return _STANDARD_STREAMS.get(text)
@@ -135,7 +135,7 @@ def _get_kind(path: Path, option: str) -> str:
 
 
 def _open_stream(target: Path) -> int:
-    """Open a device, or a pipe as soon as a program reads from it. Return the descriptor.
+    """Open a device, or a pipe as soon as a program reads from it. Return the file descriptor.
 
     Raise OSError if no program reads the pipe within PIPE_TIMEOUT_S.
     """
@@ -144,7 +144,7 @@ def _open_stream(target: Path) -> int:
         try:
             descriptor = os.open(target, os.O_WRONLY | os.O_NOCTTY | getattr(os, "O_NONBLOCK", 0))
         except OSError as error:
-            if error.errno != errno.ENXIO:
+            if error.errno != errno.ENXIO:  # ENXIO: no program has opened the pipe for reading
                 raise
             if time.monotonic() > deadline:
                 raise OSError(errno.ENXIO, "nobody reads this pipe") from error
@@ -167,7 +167,7 @@ def _replace_file(target: Path, content: bytes, *, force: bool) -> None:
         # A mount point, or a file in a read-only folder, can be overwritten but not replaced.
         if not (
             force
-            and error.errno in _CANNOT_REPLACE_ERRORS
+            and error.errno in _REPLACEMENT_ERRORS
             and target.is_file()
             and os.access(target, os.W_OK)
         ):
@@ -181,7 +181,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
     An existing file is replaced only if `force` is true. Raise OSError if the file cannot be written.
     """
 
-    def make(temporary: Path) -> None:
+    def create(temporary: Path) -> None:
         with temporary.open("xb") as stream:
             stream.write(content)
             stream.flush()
@@ -197,10 +197,10 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
                 os.link(temporary, target)
                 return
             if os.path.lexists(target):
-                raise FileExistsError(17, "File exists", str(target))
+                raise FileExistsError(17, "File exists", str(target))  # EEXIST
         temporary.replace(target)
 
-    write_atomically(target, make, move_into_place)
+    write_atomically(target, create, move_into_place)
 
 
 def append_line(target: Path, text: str) -> None:
@@ -219,7 +219,7 @@ def append_line(target: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def make_scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder, and first remove the leftover folders of this user's killed processes.
+    """Yield a temporary folder. First remove the folders that killed processes of this user left.
 
     A process locks its folder while it runs, so an unlocked folder is a leftover.
     """
@@ -231,26 +231,26 @@ def make_scratch_folder() -> Iterator[Path]:
         return
     for leftover in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*"):
         with contextlib.suppress(OSError):
-            handle = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                if os.fstat(handle).st_uid == os.geteuid():
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(descriptor).st_uid == os.geteuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(leftover, ignore_errors=True)
             finally:
-                os.close(handle)
+                os.close(descriptor)
     with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX) as name:
-        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield Path(name)
         finally:
-            os.close(handle)
+            os.close(descriptor)
 
 
 def write_atomically(
-    target: Path, make: Callable[[Path], None], move_into_place: Callable[[Path], None]
+    target: Path, create: Callable[[Path], None], move_into_place: Callable[[Path], None]
 ) -> None:
-    """Call `make` to create a temporary path beside the target, then `move_into_place`.
+    """Call `create` to create a temporary path beside the target, then `move_into_place`.
 
     The temporary file or folder is removed in every case, for example after Ctrl-C or if the disk is full.
     """
@@ -258,5 +258,5 @@ def write_atomically(
         prefix=".tfdoctor-", dir=target.parent, ignore_cleanup_errors=True
     ) as folder:
         temporary = Path(folder, "bundle")
-        make(temporary)
+        create(temporary)
         move_into_place(temporary)

@@ -1,4 +1,4 @@
-"""Benchmark the TensorFlow of a Python on this machine, and sample the state of its GPUs meanwhile."""
+"""Benchmark TensorFlow in a Python installation on this machine, and sample the GPUs meanwhile."""
 
 from __future__ import annotations
 
@@ -34,15 +34,20 @@ if TYPE_CHECKING:
 __all__ = ["PROBE_TIMEOUT_S", "BenchRequest", "Timing", "bench_python", "list_links", "run_bench"]
 
 PROBE_TIMEOUT_S = 30.0
+"""Time limit in seconds for a probe of the Python."""
 SETUP_TIMEOUT_S = 300.0
-"""Time in addition to the requested time, for importing TensorFlow, building graphs and the last measurement."""
+"""Seconds in addition to the requested time, for importing TensorFlow, building graphs and the last measurement."""
 WATCH_INTERVAL_S = 3.0
-"""Interval between two samples of the GPUs. nvidia-smi takes little processor time."""
+"""Seconds between two samples of the GPUs. nvidia-smi takes little processor time."""
 MAX_KEPT_LINES = 20_000
 """Limit for the payload lines that are stored."""
+LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
+"""The kind of connection between two GPUs, by the code in nvidia-smi's topology matrix."""
 
 
-class _Conditions(TypedDict):
+class _PayloadOptions(TypedDict):
+    """Keyword arguments for the functions that run the payload."""
+
     timeout: float
     env: dict[str, str]
     unset: tuple[str, ...]
@@ -53,9 +58,11 @@ class BenchRequest:
     """A request for a benchmark."""
 
     seconds: float = 60.0
+    """The time for the measurements."""
     devices: tuple[str, ...] = ()
     """Names of the devices; () means the CPU and each GPU."""
     workloads: tuple[str, ...] = ()
+    """Names of the workloads; () means all of them."""
     dtypes: tuple[str, ...] = ()
     """Data types; () means float32 and, on each GPU, the other types that it supports."""
     sizes: tuple[int, ...] = ()
@@ -67,7 +74,7 @@ class BenchRequest:
         return not self.devices or any(name.startswith("GPU") for name in self.devices)
 
     @property
-    def conditions(self) -> _Conditions:
+    def conditions(self) -> _PayloadOptions:
         """The time limit and the changed environment variables for the TensorFlow process."""
         return {
             "timeout": self.seconds + SETUP_TIMEOUT_S,
@@ -99,6 +106,7 @@ class Timing:
     """The measurements of a benchmark, and facts about the GPUs."""
 
     target: str
+    """The path of the Python, or the name of the image."""
     measured: RawMeasurements
     expected_speeds: dict[str, dict[str, float]]
     """Expected GFLOP/s by the name of the GPU and the data type."""
@@ -107,7 +115,7 @@ class Timing:
     check_command: str = "tfdoctor check"
     """The tfdoctor command that examines this TensorFlow."""
     interrupted: BaseException | None = None
-    """The exception of the signal that ended the benchmark early, with the results so far; None if there was none."""
+    """The exception of the signal that ended the benchmark early; None if there was none."""
 
 
 def bench_python(
@@ -127,9 +135,9 @@ def bench_python(
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
 
-    def run(on_object: OnLine) -> CommandResult:
+    def run(on_payload_line: OnLine) -> CommandResult:
         return follow_payload(
-            system, interpreter.executable, "stages", [request.as_json()], on_object, **request.conditions
+            system, interpreter.executable, "stages", [request.as_json()], on_payload_line, **request.conditions
         )
 
     check_command = format_check_command(build_target(facts, compat))
@@ -161,18 +169,18 @@ def run_bench(
 ) -> Timing:
     """Run the benchmark with `run`, and sample the GPUs of `watched` meanwhile.
 
-    `run` starts the payload, and calls its argument with the object of each line. `on_line` is called with the same
-    objects. `watched` is the machine that has the GPUs; None if they cannot be sampled.
+    `run` starts the payload, and calls its argument with the parsed object of each line. `on_line` is called with the
+    same objects. `watched` is the machine that has the GPUs; None if they cannot be sampled.
     """
-    peaks = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
+    expected_speeds = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
     is_simulated = cuda is not None and (cuda.software or cuda.stand_in)
-    parts: list[dict[str, Any]] = []
+    payload_lines: list[dict[str, Any]] = []
 
-    def store_part(part: dict[str, Any]) -> None:
-        if len(parts) < MAX_KEPT_LINES:
-            parts.append(part)
-        on_line(part)
+    def store_line(line: dict[str, Any]) -> None:
+        if len(payload_lines) < MAX_KEPT_LINES:
+            payload_lines.append(line)
+        on_line(line)
 
     sampler = _GpuSampler(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
@@ -184,20 +192,20 @@ def run_bench(
         sampler.start()
     try:
         with stop_on_signal(system):
-            result = run(store_part)
-        end_description = _describe_end(result, parts)
+            result = run(store_line)
+        end_description = _describe_end(result, payload_lines)
     except KeyboardInterrupt as signal:
         interrupted, end_description = signal, "It was interrupted; what was timed by then is shown."
-        if not parse_lines(parts).any_timed:
+        if not parse_lines(payload_lines).any_timed:
             end_description = "It was interrupted before anything was timed."
     finally:
         if sampler is not None:
             sampler.over.set()
-    measured = parse_lines(parts)
+    measured = parse_lines(payload_lines)
     samples = sampler.list_samples() if sampler is not None else ()
     return Timing(
-        target,
-        replace(
+        target=target,
+        measured=replace(
             measured,
             watched=samples,
             stopped=end_description,
@@ -205,15 +213,11 @@ def run_bench(
             interrupted=interrupted is not None,
             asked=bool(request.devices),
         ),
-        peaks,
-        is_simulated,
-        check_command,
-        interrupted,
+        expected_speeds=expected_speeds,
+        is_simulated=is_simulated,
+        check_command=check_command,
+        interrupted=interrupted,
     )
-
-
-LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
-"""The kind of connection between two GPUs, by the code in nvidia-smi's topology matrix."""
 
 
 def list_links(
@@ -225,12 +229,12 @@ def list_links(
 ) -> tuple[Interconnect, ...]:
     """Return the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
 
-    `pairs` has the code of the link between two devices in nvidia-smi's topology matrix. `peers` says whether one device
-    can access the memory of the other.
+    `pairs` maps two devices to the code of their link in nvidia-smi's topology matrix. `peers` says for two devices
+    whether the first can access the memory of the second.
     """
     cuda = value_of(facts.driver.cuda)
-    capability = {
-        f"GPU:{first.ordinal}": first.compute_capability for first in (cuda.devices if cuda else ())
+    capability_by_name = {
+        f"GPU:{device.ordinal}": device.compute_capability for device in (cuda.devices if cuda else ())
     }
     host_links = {}
     for sample in samples:
@@ -243,20 +247,22 @@ def list_links(
         speed = None
         if code.startswith("NV") and code[2:].isdigit():
             kind = "nvlink"
-            speed = cards.compute_nvlink_gbps(capability.get(first) or "", int(code[2:]))
+            speed = cards.compute_nvlink_gbps(capability_by_name.get(first) or "", int(code[2:]))
         else:
             kind = LINK_KINDS.get(code, "processors" if code in ("SYS", "SOC") else "other")
-            speeds = [host_links[name].gbps for name in (first, second) if name in host_links]
-            known_speeds = [speed for speed in speeds if speed is not None]
+            # The path leads over the links between the two GPUs and the host, so the slower one limits it.
+            host_speeds = [host_links[name].gbps for name in (first, second) if name in host_links]
+            known_speeds = [host_speed for host_speed in host_speeds if host_speed is not None]
             speed = min(known_speeds) if len(known_speeds) == 2 and kind != "other" else None
         links.append(Interconnect(first, second, kind, code, speed, peer=peers.get((first, second))))
     return tuple(links)
 
 
-def _describe_end(result: CommandResult, parts: list[dict[str, Any]]) -> str:
-    if any(part.get("end") for part in parts):
+def _describe_end(result: CommandResult, payload_lines: list[dict[str, Any]]) -> str:
+    """Return a sentence about how the payload ended; "" if it ran to its end."""
+    if any(payload_line.get("end") for payload_line in payload_lines):
         return ""
-    results_note = "; what was timed by then is shown" if parse_lines(parts).any_timed else ""
+    results_note = "; what was timed by then is shown" if parse_lines(payload_lines).any_timed else ""
     if result.failure is Failure.TIMEOUT:
         return f"TensorFlow did not end in time and was stopped{results_note}."
     if result.returncode is not None and result.returncode < 0:
@@ -273,10 +279,12 @@ class _GpuSampler(threading.Thread):
         super().__init__(name="watch", daemon=True)
         self.over = threading.Event()
         self._system = system
-        self._devices = find_tensorflow_names(facts)
-        # Processes that computed on the GPUs before the benchmark started, by PCI bus ID and process ID.
+        self._name_by_bus_id = find_tensorflow_names(facts)
+        """TensorFlow's names of the GPUs, by PCI bus ID."""
         self._earlier_processes: dict[str, dict[int | None, str]] = {}
+        """The names of processes that computed before the benchmark started, by PCI bus ID and process ID."""
         self._samples: dict[str, GpuObservation] = {}
+        """The merged samples by TensorFlow's name of the GPU."""
 
     def start(self) -> None:
         """Record the other processes that compute on the GPUs, and start to sample."""
@@ -290,30 +298,30 @@ class _GpuSampler(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(WATCH_INTERVAL_S):
             for bus, gpu in read_gpus(self._system).items():
-                if bus in self._devices:
-                    self._samples[self._devices[bus]] = self._add_sample(bus, gpu)
+                if bus in self._name_by_bus_id:
+                    self._samples[self._name_by_bus_id[bus]] = self._merge_sample(bus, gpu)
 
-    def _add_sample(self, bus: str, gpu: SmiGpu) -> GpuObservation:
-        """Return the sample of a GPU so far, merged with the current values."""
-        device = self._devices[bus]
-        sample, health = self._samples.get(device, GpuObservation(device)), gpu.health
+    def _merge_sample(self, bus: str, gpu: SmiGpu) -> GpuObservation:
+        """Return the earlier samples of a GPU, merged with its current values."""
+        device = self._name_by_bus_id[bus]
+        earlier_sample, health = self._samples.get(device, GpuObservation(device)), gpu.health
         temperatures = [
-            t for t in (sample.temperature, health.temperature if health else None) if t is not None
+            t for t in (earlier_sample.temperature, health.temperature if health else None) if t is not None
         ]
-        running = {p.pid for p in gpu.processes}
-        other_names = [name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running]
+        running_pids = {p.pid for p in gpu.processes}
+        other_programs = [name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running_pids]
         return GpuObservation(
-            device,
-            tuple(dict.fromkeys((*sample.slowdowns, *(health.slowdowns if health else ())))),
-            max(temperatures, default=None),
-            health.power_limit if health else None,
-            health.power_default if health else None,
-            tuple(dict.fromkeys((*sample.processes, *other_names))),
-            _max_known(sample.lanes, health.link_width if health else None),
-            _max_known(sample.lanes_most, health.link_width_most if health else None),
-            _max_known(sample.generation, health.link_generation if health else None),
-            _max_known(sample.generation_most, health.link_generation_most if health else None),
-            sample.looks + 1,
+            device=device,
+            slowdowns=tuple(dict.fromkeys((*earlier_sample.slowdowns, *(health.slowdowns if health else ())))),
+            temperature=max(temperatures, default=None),
+            power_limit=health.power_limit if health else None,
+            power_default=health.power_default if health else None,
+            processes=tuple(dict.fromkeys((*earlier_sample.processes, *other_programs))),
+            lanes=_max_known(earlier_sample.lanes, health.link_width if health else None),
+            lanes_most=_max_known(earlier_sample.lanes_most, health.link_width_most if health else None),
+            generation=_max_known(earlier_sample.generation, health.link_generation if health else None),
+            generation_most=_max_known(earlier_sample.generation_most, health.link_generation_most if health else None),
+            looks=earlier_sample.looks + 1,
         )
 
     def list_samples(self) -> tuple[GpuObservation, ...]:

@@ -1,6 +1,6 @@
 """Make the findings of a verification that no rule covers, such as timeouts and missing GPUs.
 
-They neither confirm nor contradict tfdoctor's prediction.
+These findings neither confirm nor contradict tfdoctor's prediction.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def make_failed_stage_finding(run: VerificationRun, stage: Stage) -> Finding:
 def make_out_of_memory_finding(run: VerificationRun, *, is_reported: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
-    `is_reported` says whether the container engine reported that. Otherwise it is assumed, because it is the most
-    common reason for SIGKILL.
+    `is_reported` says whether the container engine reported that reason. If it did not, the reason is assumed, because
+    it is the most common one for SIGKILL.
     """
-    limit = f" of {format_size(run.verify_request.memory)}" if run.verify_request.memory else ""
+    limit_note = f" of {format_size(run.verify_request.memory)}" if run.verify_request.memory else ""
     if run.verify_request.memory:
-        title = f"The container reached its limit of memory{limit} and was killed"
+        title = f"The container reached its limit of memory{limit_note} and was killed"
         if not is_reported:
-            title = f"It was killed (SIGKILL): usually the container's limit of memory{limit} was reached"
+            title = f"It was killed (SIGKILL): usually the container's limit of memory{limit_note} was reached"
         remedy = Remedy("Give it more, or no limit.", (run.build_command(memory=False),))
         explanation = "The kernel ended a process of the container: it had reached its memory limit."
     else:
@@ -91,36 +91,36 @@ def make_out_of_memory_finding(run: VerificationRun, *, is_reported: bool) -> Fi
     return make_finding(Cause.OOM, title, explanation, (remedy,))
 
 
-def make_gpu_count_finding(run: VerificationRun, visible: int, driver_count: int | None) -> Finding:
+def make_gpu_count_finding(run: VerificationRun, visible_count: int, driver_count: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
-    `visible` is the number that TensorFlow lists, and `driver_count` the number that the driver shows; None if unknown.
+    `visible_count` is the number that TensorFlow lists. `driver_count` is the number that the driver shows; None if unknown.
     """
     expected = run.expected or 0
-    is_fewer = visible < expected
+    is_fewer = visible_count < expected
     if driver_count is None:
         explanation = ""
-    elif driver_count == visible:
+    elif driver_count == visible_count:
         explanation = f"The driver shows {driver_count} there, and TensorFlow lists all of them."
     else:
-        explanation = f"The driver shows {driver_count} there, and TensorFlow lists {visible}."
+        explanation = f"The driver shows {driver_count} there, and TensorFlow lists {visible_count}."
     remedies = [
-        Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible}",))
+        Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible_count}",))
     ]
     if (
         is_fewer
-        and driver_count == visible
+        and driver_count == visible_count
         and run.image is not None
         and run.verify_request.gpus not in (None, "all")
     ):
         remedies.insert(
             0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --gpus all",))
         )
-    elif is_fewer and driver_count == visible:
+    elif is_fewer and driver_count == visible_count:
         remedies.insert(0, Remedy("See which cards the driver of this machine shows.", ("nvidia-smi -L",)))
     return make_finding(
         Cause.INCONCLUSIVE,
-        f"{expected} GPU{'s were' if expected != 1 else ' was'} expected, and TensorFlow lists {visible}",
+        f"{expected} GPU{'s were' if expected != 1 else ' was'} expected, and TensorFlow lists {visible_count}",
         explanation,
         tuple(remedies),
     )
@@ -130,14 +130,14 @@ def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -
     """Return the finding for a container that ended before any stage ran."""
     if error.is_out_of_memory:
         return make_out_of_memory_finding(run, is_reported=True)
-    base = run.image.name if run.image is not None else "IMAGE"
-    new = choose_image_name(base)
-    verify = f"tfdoctor verify {new}"
+    image_name = run.image.name if run.image is not None else "IMAGE"
+    new_image_name = choose_image_name(image_name)
+    verify_command = f"tfdoctor verify {new_image_name}"
     remedies = (
-        Remedy("Build an image that has all of it.", (f"tfdoctor build --tag {new}", verify)),
+        Remedy("Build an image that has all of it.", (f"tfdoctor build --tag {new_image_name}", verify_command)),
         Remedy(
             "Or on this one, where it is a Debian or an Ubuntu: Python is installed, too.",
-            (f"tfdoctor build --base {quote(base)} --tag {new}", verify),
+            (f"tfdoctor build --base {quote(image_name)} --tag {new_image_name}", verify_command),
         ),
     )
     if error.has_no_python:
@@ -148,7 +148,7 @@ def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -
         "The image's Python does not start",
         "A container of it ended before its Python answered.",
         remedies,
-        (Evidence(f"the container of {base}", error.last_stderr_line or "it said nothing"),),
+        (Evidence(f"the container of {image_name}", error.last_stderr_line or "it said nothing"),),
     )
 
 

@@ -1,4 +1,4 @@
-"""Verify the TensorFlow of an image, in a container with the GPUs."""
+"""Verify TensorFlow in an image, in a container with the GPUs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,21 @@ if TYPE_CHECKING:
 __all__ = ["find_python", "get_gpu_option", "list_gpu_access", "verify_image"]
 
 _PYTHON_COMMANDS = ("python", "python3", "python2")
-
-
 _TENSORFLOW_TEST_CODE = (
     "import sys\n"
     "try:\n from importlib.util import find_spec\n"
     "except ImportError:\n from pkgutil import find_loader as find_spec\n"
     "sys.exit(not find_spec('tensorflow'))"
 )
+"""Code for Python 2 and 3 that exits with status 0 if TensorFlow is installed."""
+_UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable CDI devices?")
+"""The part of an engine's message about a GPU that does not exist."""
+_ERROR_REASON = re.compile(
+    r"(?:nvidia-container-cli|could not select|unresolvable|exec: ).{0,300}", re.DOTALL
+)
+"""The part of an engine's message that states the reason."""
+INIT_PROGRAMS = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
+"""Programs that only start another program and forward signals to it."""
 
 
 def verify_image(
@@ -67,7 +74,7 @@ def verify_image(
 ) -> Verification:
     """Verify an image in a container that is removed at the end.
 
-    `host` are the facts about this machine; None if the engine runs on another one. `stand_in` is the folder with
+    `host` contains the facts about this machine; None if the engine runs on another one. `stand_in` is the folder with
     the libraries of the stand-in driver, which are copied into the container if `verify_request.simulated` is set.
     `progress` shows long operations outside the stages.
 
@@ -91,7 +98,7 @@ def verify_image(
     if system is None:
         return run.result()
     run.access = access.option
-    run.image = in_image = TargetImage(
+    run.image = target_image = TargetImage(
         image, engine.name, access.option or get_gpu_option(engine), image_info.user
     )
     try:
@@ -104,7 +111,7 @@ def verify_image(
                 compat,
                 python=python,
                 timeout=PROBE_TIMEOUT_S,
-                image=in_image,
+                image=target_image,
                 modify_facts=simulation,
             )
             run.other_libcuda = simulation.other_libcuda if simulation is not None else None
@@ -209,12 +216,13 @@ def _explain_refusal(
     engine: ContainerEngine, compat: Compat, refusals: Sequence[tuple[GpuAccess, str]], host: Facts | None
 ) -> Finding:
     """Return the finding that explains the engine's error messages, using the signatures of `diagnose`."""
+    # `docker run` prints the messages in this form, in which the signatures recognise them.
     text = "\n".join(f"docker: Error response from daemon: {message}" for _, message in refusals)
     evidence = tuple(
         Evidence(f"{engine.name} run {access.option}", clean_line(message, limit=600))
         for access, message in refusals
     )
-    access, containers = refusals[0][0], value_of(host.containers) if host is not None else None
+    (access, _), containers = refusals[0], value_of(host.containers) if host is not None else None
     if access.devices != ("all",) and _is_unknown_device(text, containers):
         return _make_unknown_gpu_finding(engine, access, host, evidence)
     report = diagnose_log([text.encode("utf-8", "replace")], compat, "the engine")
@@ -227,10 +235,10 @@ def _explain_refusal(
     specific_remedies: list[Remedy] = []
     if containers is not None:
         specific_remedies = [
-            r
-            for item in engine_state.list_engine_problems(containers)
-            if item.cause is cause
-            for r in item.remedies
+            remedy
+            for problem in engine_state.list_engine_problems(containers)
+            if problem.cause is cause
+            for remedy in problem.remedies
         ]
     title = report.root.title if report.root is not None else cause.data.title
     explanation = report.summary if report.root is not None else cause.data.meaning
@@ -253,17 +261,17 @@ def _explain_refusal(
 
 def _drop_duplicates(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
     """Return the remedies without those that repeat the commands, or else the text, of an earlier one."""
-    unique: dict[object, Remedy] = {}
+    remedy_by_key: dict[object, Remedy] = {}
     for remedy in remedies:
-        unique.setdefault(remedy.commands or remedy.text, remedy)
-    return tuple(unique.values())
-
-
-_UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable CDI devices?")
+        remedy_by_key.setdefault(remedy.commands or remedy.text, remedy)
+    return tuple(remedy_by_key.values())
 
 
 def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
-    """Return whether the engine's error messages say that it has GPUs, but not the requested one."""
+    """Return whether the engine's error messages say that it has GPUs, but not the requested one.
+
+    For CDI, the message is the same if the engine has no GPUs, so the machine's CDI specifications decide.
+    """
     if "unresolvable CDI" in text:
         return containers is not None and bool(engine_advice.list_gpu_cdi_specs(containers))
     return _UNKNOWN_DEVICE.search(text) is not None
@@ -288,11 +296,6 @@ def _make_unknown_gpu_finding(
     )
 
 
-_ERROR_REASON = re.compile(
-    r"(?:nvidia-container-cli|could not select|unresolvable|exec: ).{0,300}", re.DOTALL
-)
-
-
 def _shorten_message(message: str) -> str:
     """Return the part of the engine's message with the reason. The beginning only names engine components."""
     match = _ERROR_REASON.search(message)
@@ -300,6 +303,7 @@ def _shorten_message(message: str) -> str:
 
 
 def _mentions_gpus(text: str) -> bool:
+    """Return whether the engine's error messages contain a word about GPUs or their drivers."""
     return any(word in text.lower() for word in ("gpu", "nvidia", "cdi", "device driver"))
 
 
@@ -315,14 +319,12 @@ def find_python(system: System) -> str | None:
     return None
 
 
-INIT_PROGRAMS = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
-"""Programs that only start another program and forward signals to it."""
-
-
 def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
     """Return a note that the image's ENTRYPOINT is not run; "" if it has none, or only an init program."""
     arguments = [
-        a for a in entrypoint if not a.startswith("-") and PurePosixPath(a).name not in INIT_PROGRAMS
+        word
+        for word in entrypoint
+        if not word.startswith("-") and PurePosixPath(word).name not in INIT_PROGRAMS
     ]
     command = clean_line(" ".join(arguments), limit=40)
     return f"; its ENTRYPOINT ({command}) is not run" if arguments else ""

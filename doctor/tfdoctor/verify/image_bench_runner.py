@@ -1,4 +1,4 @@
-"""Benchmark the TensorFlow of an image in a container. The payload's output arrives only at its end."""
+"""Benchmark TensorFlow in an image, in a container. The payload's output arrives only when it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bench_image(
     """Run the benchmark in a container with the GPUs, and remove the container.
 
     `python` is the interpreter in the image; None means the first one that has TensorFlow. `on_line` is called with the
-    object of each payload line. `machine` is this machine, whose GPUs are sampled; None if the engine runs elsewhere.
+    parsed object of each payload line. `machine` is this machine, whose GPUs are sampled; None if the engine runs elsewhere.
 
     Raise EngineError if the image or the engine is not found or no container starts, or UsageError if no Python runs
     in the image.
@@ -55,10 +55,10 @@ def bench_image(
             message = f"no Python answers in {image}."
             raise UsageError(message, hint=f"tfdoctor verify {image}")
 
-        def run(on_object: Callable[[dict[str, Any]], None]) -> CommandResult:
+        def run(on_payload_line: Callable[[dict[str, Any]], None]) -> CommandResult:
             arguments = [request.as_json(shortly=True)]
             _, result = run_payload(system, interpreter.executable, "stages", arguments, **request.conditions)
-            PayloadDecoder(on_object)(f"{result.stdout}\n".encode())
+            PayloadDecoder(on_payload_line)(f"{result.stdout}\n".encode())
             return result
 
         check_command = f"tfdoctor verify {quote(image)}"

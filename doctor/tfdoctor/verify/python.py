@@ -1,4 +1,4 @@
-"""Verify the TensorFlow of a Python on this machine."""
+"""Verify TensorFlow in a Python installation on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verify_python(
     on_stage: Callable[[Stage], None] = ignore_stage,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify the TensorFlow of a Python on this machine.
+    """Verify TensorFlow in a Python installation on this machine.
 
     If `request.simulated` is set, `system` must have the variables that `add_stand_in` returns. `progress` shows long
     operations outside the stages. Raise UsageError if the Python is not found.

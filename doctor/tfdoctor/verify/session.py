@@ -61,12 +61,14 @@ class VerifyRequest:
 
 
 def complete_request(request: VerifyRequest) -> VerifyRequest:
-    """Add the stages on which the requested ones depend, and remove those that need a GPU for the CPU.
+    """Add the stages on which the requested stages depend.
 
-    The container gets no GPUs if they are simulated or if the CPU is tested.
+    If the CPU is tested, remove the stages that need a GPU. The container gets no GPUs if they are simulated or if the
+    CPU is tested.
     """
     stages = request.stages
     last_index = max((PAYLOAD_STAGES.index(name) for name in stages if name in PAYLOAD_STAGES), default=-1)
+    # The first two stages of the payload, `import` and `visible`, precede each later one.
     dependencies = PAYLOAD_STAGES[: min(last_index, 1) + 1]
     stages = tuple(name for name in STAGES if name in stages or name in dependencies)
     if request.simulated is not None:
@@ -88,9 +90,9 @@ def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
     if gpus not in (None, "", "all"):
         return len(str(gpus).split(","))
     for fact in (facts.driver.cuda_unhidden, facts.driver.cuda):
-        driver = value_of(fact) if fact is not None else None
-        if driver is not None and driver.loaded and driver.init == 0 and driver.count is not None:
-            return driver.count
+        cuda = value_of(fact) if fact is not None else None
+        if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count is not None:
+            return cuda.count
     return None
 
 
@@ -99,7 +101,7 @@ def ignore_stage(stage: Stage) -> None:
 
 
 def format_size(size: int | None) -> str:
-    """Return a number of bytes as --memory accepts it, such as "4g"."""
+    """Return a number of bytes in the form that --memory accepts, such as "4g"."""
     for unit, letter in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
         if size and size % unit == 0:
             return f"{size // unit}{letter}"
@@ -120,11 +122,17 @@ class VerificationRun:
         self.stages: list[Stage] = []
         self.findings: list[Finding] = []
         self.cause: Cause | None = None
+        """The cause of the first failed stage; None if none has failed."""
         self.visible: int | None = None
+        """The number of GPUs that TensorFlow lists; None if the stage `visible` has not run."""
         self.computed: int | None = None
+        """The number of GPUs that computed correctly; None if the stage `compute` has not run."""
         self.expected = request.expected
+        """The expected number of GPUs; None if it is unknown."""
         self.report: Report | None = None
+        """The result of the probes and rules."""
         self.access = ""
+        """The engine's option that gave the container its GPUs; "" if there is none."""
         self.other_libcuda: str | None = None
         """Path of another libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
         self.software: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
@@ -147,13 +155,13 @@ class VerificationRun:
         self._on_stage(stage)
 
     def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
-        """Record that a stage failed, or the next requested stage if this one was not requested.
+        """Record that a stage failed.
 
-        If no later stage was requested either, the last requested one fails.
+        If it was not requested, the next requested stage fails instead, or else the last requested one.
         """
         requested = [stage_name for stage_name in STAGES if stage_name in self.verify_request.stages]
-        later = [stage_name for stage_name in requested if STAGES.index(stage_name) >= STAGES.index(name)]
-        for stage_name in (later or requested[-1:])[:1]:
+        this_and_later = [stage_name for stage_name in requested if STAGES.index(stage_name) >= STAGES.index(name)]
+        for stage_name in (this_and_later or requested[-1:])[:1]:  # nothing if no stage was requested
             self.add(stage_name, "failed", detail, seconds)
         if self.cause is None and any(stage.status == "failed" for stage in self.stages):
             self.cause = cause or Cause.INCONCLUSIVE
@@ -166,10 +174,10 @@ class VerificationRun:
     def result(self) -> Verification:
         """Return the result of the verification, with the stages that were not run as skipped."""
         recorded_names = {stage.name for stage in self.stages}
-        failed = next((stage for stage in self.stages if stage.status == "failed"), None)
+        failed_stage = next((stage for stage in self.stages if stage.status == "failed"), None)
         for name in self.verify_request.stages:
             if name not in recorded_names:
-                reason = f"not tried: {failed.name} failed" if failed is not None else "not tried"
+                reason = f"not tried: {failed_stage.name} failed" if failed_stage is not None else "not tried"
                 self.add(name, "skipped", reason)
         self.stages.sort(key=lambda stage: STAGES.index(stage.name))
         return Verification(
@@ -178,9 +186,9 @@ class VerificationRun:
             expected=self.expected,
             visible=self.visible,
             computed=self.computed,
-            cause=self.cause if failed is not None else Cause.HEALTHY,
-            summary=self._summarize(failed),
-            findings=tuple(self._list_findings(failed)),
+            cause=self.cause if failed_stage is not None else Cause.HEALTHY,
+            summary=self._summarize(failed_stage),
+            findings=tuple(self._list_findings(failed_stage)),
             access=self.access,
             report=self.report,
             command=self.build_command(),
@@ -223,29 +231,29 @@ class VerificationRun:
         )
         return " ".join(["tfdoctor verify", *arguments])
 
-    def _list_findings(self, failed: Stage | None) -> list[Finding]:
+    def _list_findings(self, failed_stage: Stage | None) -> list[Finding]:
         """Return the findings; [] if no stage failed and the stage `driver` was not requested."""
-        return self.findings if failed is not None or "driver" in self.verify_request.stages else []
+        return self.findings if failed_stage is not None or "driver" in self.verify_request.stages else []
 
-    def _summarize(self, failed: Stage | None) -> str:
+    def _summarize(self, failed_stage: Stage | None) -> str:
         """Summarize the result in one sentence."""
-        if failed is not None:
-            return f"{failed.name} failed: {failed.detail}"
-        listed = self.visible if "visible" in self.verify_request.stages else None
-        count = self.computed if self.computed is not None else listed
+        if failed_stage is not None:
+            return f"{failed_stage.name} failed: {failed_stage.detail}"
+        listed_count = self.visible if "visible" in self.verify_request.stages else None
+        count = self.computed if self.computed is not None else listed_count
         if count is None:
             passed = [stage.name for stage in self.stages if stage.status == "passed"]
             was_imported = "import" in passed
             outcome = f"{join_words(passed)} passed" if passed else "nothing could be tried"
             return outcome if was_imported else f"{outcome}; TensorFlow was not started"
         if self.verify_request.simulated is not None:
-            gpus, cards = (
+            gpu_text, card_note = (
                 f"{count} GPU{'s' * (count != 1)}",
                 f"(simulated: {self.verify_request.simulated.title})",
             )
             if self.computed:
-                return f"TensorFlow sees {gpus} {cards} and computes on {'it' if count == 1 else 'them'} in software"
-            return f"TensorFlow lists {gpus} {cards}; nothing was computed"
+                return f"TensorFlow sees {gpu_text} {card_note} and computes on {'it' if count == 1 else 'them'} in software"
+            return f"TensorFlow lists {gpu_text} {card_note}; nothing was computed"
         if self.verify_request.device != "GPU":
             return (
                 f"TensorFlow computes correctly on {count} {self.verify_request.device}{'s' * (count != 1)}"

@@ -31,7 +31,7 @@ CODE_CAUSES = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
 
 
 def check_simulated_driver(run: VerificationRun, facts: Facts) -> bool:
-    """Record a failure of the stage `driver` that only simulations have, and return whether there is one.
+    """Record a failure of the stage `driver` that only simulations cause. Return whether there is one.
 
     Either the driver does not support the GPUs, or the loader finds another libcuda before the stand-in.
     """
@@ -82,7 +82,7 @@ def check_kernels(
     report: Report,
     compat: Compat,
 ) -> None:
-    """Check that the fat binaries have code for the simulated GPUs, then run the computing stages.
+    """Check that the fat binaries contain code for the simulated GPUs, then run the computing stages.
 
     If the fat binaries cannot be read, only the rules decide the stage `compute`.
     """
@@ -91,18 +91,18 @@ def check_kernels(
         return
     build = describe_build(tensorflow, compat)
     if any(name in run.verify_request.stages for name in COMPUTING_STAGES):
-        binaries = read_gpu_code(system, python, tensorflow)
-        if binaries.counts:
+        gpu_code = read_gpu_code(system, python, tensorflow)
+        if gpu_code.counts:
             coverages = [
-                compute_coverage(binaries.counts, card)
-                for card in dict.fromkeys(c.capability for c in simulated.visible_cards)
+                compute_coverage(gpu_code.counts, capability)
+                for capability in dict.fromkeys(card.capability for card in simulated.visible_cards)
             ]
             description = _check_binaries(run, simulated, build, report, coverages, compat)
             if description is not None:
                 run.simulation_results = (f"there is {description}",)
-                software.run_computing(run, system, python, build, binaries, description)
+                software.run_computing(run, system, python, build, gpu_code, description)
             return
-        _check_by_rules(run, report, binaries.why)
+        _check_by_rules(run, report, gpu_code.why)
     for name in ("cudnn", "nccl"):
         if not run.stopped:
             run.add(name, "skipped", NOT_SIMULATED)
@@ -116,13 +116,13 @@ def _check_binaries(
     coverages: list[Coverage],
     compat: Compat,
 ) -> str | None:
-    """Return a description of the code that the fat binaries have for the GPUs.
+    """Return a description of the code that the fat binaries contain for the GPUs.
 
     If a GPU or the driver cannot run it, record the failure of the stage `compute` and return None.
     """
-    description = "; ".join(item.sentence for item in coverages)
+    description = "; ".join(coverage.sentence for coverage in coverages)
     uncovered = next(
-        (item for item in coverages if item.kernels in (KernelCoverage.TOO_NEW, KernelCoverage.TOO_OLD)), None
+        (coverage for coverage in coverages if coverage.kernels in (KernelCoverage.TOO_NEW, KernelCoverage.TOO_OLD)), None
     )
     if uncovered is not None:
         cause = Cause.GPU_TOO_NEW if uncovered.kernels is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
@@ -137,14 +137,14 @@ def _check_binaries(
         run.fail("compute", driver_finding.title, Cause.DRIVER_TOO_OLD)
         return None
     ptx_requirements = [
-        (item, _find_required_cuda(item, build, compat))
-        for item in coverages
-        if item.kernels is KernelCoverage.PTX
+        (coverage, _find_required_cuda(coverage, build, compat))
+        for coverage in coverages
+        if coverage.kernels is KernelCoverage.PTX
     ]
     uncompilable = next(
         (
-            (item, cuda)
-            for item, cuda in ptx_requirements
+            (coverage, cuda)
+            for coverage, cuda in ptx_requirements
             if cuda and not versions.is_at_least(simulated.cuda, cuda)
         ),
         None,

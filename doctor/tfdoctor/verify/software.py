@@ -31,11 +31,12 @@ __all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing"]
 COMPUTING_STAGES = ("compute", "cudnn", "nccl")
 """Stages in which the GPUs compute."""
 NOT_SIMULATED = "not simulated: a stand-in computes nothing"
-COMPUTED_MEANINGS = {  # phrases for what a passed stage shows on a software GPU
+COMPUTED_MEANINGS = {
     "compute": "products are right where software runs TensorFlow's kernels from their PTX",
     "cudnn": "a convolution, forward and backward, is right there",
     "nccl": "an all-reduce is right there",
 }
+"""Phrases for what a passed stage shows on a software GPU."""
 SOFTWARE_LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=120.0, nccl=60.0)
 """Time limits in seconds. The computation itself takes less than a second."""
 
@@ -45,14 +46,14 @@ def run_computing(
     system: System,
     python: PythonFacts,
     build: Build,
-    binaries: GpuCode,
+    gpu_code: GpuCode,
     kernel_description: str,
 ) -> None:
     """Run the requested computing stages, and record their results.
 
     `kernel_description` describes the GPU code in the fat binaries.
     """
-    results, reason = _run_payload(run, system, python, build, binaries)
+    results, reason = _run_payload(run, system, python, build, gpu_code)
     for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.verify_request.stages):
         kernel_note = f". There is {kernel_description}" if name == "compute" else ""
         stage = results.stage(name) if results is not None else None
@@ -67,15 +68,16 @@ def run_computing(
             run.add(name, "skipped", stage.detail)
             continue
         detail = reason or (stage.detail if stage is not None else _explain_skipped(results))
+        # A reason already begins with these words.
         detail = detail if reason else f"not computed in software: {detail}"
         run.add(name, "skipped", f"{detail.rstrip('. ')}{kernel_note}" if kernel_note else detail)
 
 
 def _run_payload(
-    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: GpuCode
+    run: VerificationRun, system: System, python: PythonFacts, build: Build, gpu_code: GpuCode
 ) -> tuple[PayloadResults | None, str]:
     """Return the payload's results and "", or (None, reason) if the computation was not tried."""
-    ptx = find_newest_ptx(binaries.counts)
+    ptx = find_newest_ptx(gpu_code.counts)
     if run.software is None:
         return None, NOT_SIMULATED
     if ptx is None:
@@ -120,8 +122,8 @@ def _run_payload(
 def _list_libraries(build: Build) -> LibrarySet | None:
     """Return the libraries that TensorFlow opens; None if they are unknown.
 
-    The build information has only the major version of cuDNN, but TensorFlow rejects a cuDNN that is older than that
-    of its build. The exact version of the release is therefore used if its major version is the same.
+    The build information contains only the major version of cuDNN, but TensorFlow rejects a cuDNN that is older than
+    the one it was built with. So the exact version of the release is used if its major version is the same.
     """
     release, cudnn = build.release, build.cudnn
     if release is not None and release.cudnn is not None and cudnn is not None:
@@ -133,10 +135,11 @@ def _list_libraries(build: Build) -> LibrarySet | None:
 
 
 def _get_limit_field(name: str) -> str:
+    """Return the name of the field in `Limits` for a stage. `import` is a keyword of Python."""
     return "importing" if name == "import" else name
 
 
 def _explain_skipped(results: PayloadResults | None) -> str:
     """Return why a stage was not reached: because another stage failed, or for an unknown reason."""
-    failed = next((stage for stage in results.stages if stage.status == "failed"), None) if results else None
-    return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"
+    failed_stage = next((stage for stage in results.stages if stage.status == "failed"), None) if results else None
+    return f"{failed_stage.name} failed there: {failed_stage.detail}" if failed_stage is not None else "it was not come to"

@@ -27,15 +27,16 @@ PAYLOAD_STAGES = ("import", "visible", "compute", "cudnn", "nccl")
 ALARM = 14
 """SIGALRM, which ends the payload at the time limit of a stage."""
 KILL = 9
+"""SIGKILL, which the kernel sends if memory is used up."""
 LAST_SIGNAL = 64
 IDLE, BUSY = 0.05, 0.5
 """Mean number of busy processors: less than IDLE if the process waits, at least BUSY if it computes."""
 MAX_ACTIVITY_LINES = 3
-"""Number of the last "running" lines that show what the process was doing."""
+"""Number of the last "running" lines that are evaluated to tell what the process was doing."""
 FATAL_LINE = re.compile(
     r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
 )
-"""The beginning of a line that says why a process ended itself: a fatal log message, or an error of Python or C++."""
+"""The beginning of a line that states why a process ended: a fatal log message, or an error of Python or C++."""
 GLOG_PREFIX = re.compile(
     r"^(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? [IWEF] |[IWEF]\d{4} [\d:.]{6,30} {1,8}\d{1,8} )(?:\S{0,120}/)?"
 )
@@ -43,6 +44,11 @@ GLOG_PREFIX = re.compile(
 CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
+"""The name of an error code of CUDA or one of its libraries."""
+_LOCATION_LINE = lazy_pattern(
+    r"\s*(?:File \"|Detected at node|Graph execution error|Node: |\[\[)|.{0,80}: Graph execution error:"
+)
+"""A line of an error that only names the location in the user's program."""
 STATUS_LINE_PREFIX = "Status: "
 """The beginning of the line after a failed check in TensorFlow 2.17 and newer."""
 MAX_LINE_CHARS, HEAD_CHARS = 300, 110
@@ -59,6 +65,7 @@ SIGNALS = {
     14: "its deadline",
     15: "SIGTERM",
 }
+"""Phrases for the signals that can end the payload."""
 ERROR_EXPLANATIONS = (
     (
         re.compile(r"\b((?:cu|nccl|nvml)\w{2,60}) symbol not found"),
@@ -121,7 +128,9 @@ class PayloadResults:
     computed: dict[int, str] = field(default_factory=dict)
     """The error of each GPU, by its number; "" if the GPU computes correctly."""
     error: str = ""
+    """The first error; "" if there is none."""
     timed_out: bool = False
+    """Whether a stage exceeded its time limit."""
     topology: str = ""
     """The topology matrix of nvidia-smi; "" if NCCL was not tried."""
 
@@ -133,19 +142,14 @@ class PayloadResults:
         return stage.status if stage is not None else None
 
     def count_computed(self) -> int:
-        return sum(not wrong for wrong in self.computed.values())
+        return sum(not error for error in self.computed.values())
 
     def format_computed(self) -> list[str]:
         """Return one line for each GPU as the rules expect it: "GPU:0 ok" or "GPU:1 failed: …"."""
         return [
-            f"GPU:{index} {f'failed: {_strip_location(wrong)}' if wrong else 'ok'}"
-            for index, wrong in sorted(self.computed.items())
+            f"GPU:{index} {f'failed: {_strip_location(error)}' if error else 'ok'}"
+            for index, error in sorted(self.computed.items())
         ]
-
-
-_LOCATION_LINE = lazy_pattern(
-    r"\s*(?:File \"|Detected at node|Graph execution error|Node: |\[\[)|.{0,80}: Graph execution error:"
-)
 
 
 def _strip_location(error: str) -> str:
@@ -156,7 +160,7 @@ def _strip_location(error: str) -> str:
 
 @dataclass(slots=True)
 class _PayloadState:
-    """The state of the payload after the lines so far."""
+    """The state of the payload according to its output so far."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
     unfinished_stage: str | None = None
@@ -215,29 +219,37 @@ def parse_payload_results(result: CommandResult, limits: Limits) -> PayloadResul
     for line in _parse_lines(result.stdout):
         state.take(line)
     timed_out = False
-    failed = any(stage.status == "failed" for stage in state.stages.values())
+    has_failed = any(stage.status == "failed" for stage in state.stages.values())
     if not state.stages and state.unfinished_stage is None:
         reason = f"Python {result.describe_end()}. {_find_last_error(result.stderr)}".strip()
         state.stages["import"] = Stage("import", "failed", reason, round(result.seconds, 2))
         state.error = reason
-    elif state.unfinished_stage is not None or not (state.ended or failed):
+    elif state.unfinished_stage is not None or not (state.ended or has_failed):
         stage = state.unfinished_stage or _find_next_stage(state.stages)
         if stage is not None:
             detail, timed_out = _describe_end(stage, result, limits, state)
             if state.computing is not None and stage == "compute":
-                state.computed[state.computing[0]] = detail
+                gpu, _ = state.computing
+                state.computed[gpu] = detail
             detail = add_explanation(detail)
             if state.error:  # an earlier error of another GPU is closer to the cause
                 detail = add_explanation(
                     f"{state.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
                 )
-            earlier_seconds = sum(done.seconds for done in state.stages.values())
+            earlier_seconds = sum(finished_stage.seconds for finished_stage in state.stages.values())
             state.stages[stage] = Stage(
                 stage, "failed", detail, round(max(result.seconds - earlier_seconds, 0.0), 2)
             )
             state.error = state.error or detail
-    ordered = tuple(sorted(state.stages.values(), key=lambda stage: STAGES.index(stage.name)))
-    return PayloadResults(ordered, state.devices, state.computed, state.error, timed_out, state.topology)
+    sorted_stages = tuple(sorted(state.stages.values(), key=lambda stage: STAGES.index(stage.name)))
+    return PayloadResults(
+        stages=sorted_stages,
+        devices=state.devices,
+        computed=state.computed,
+        error=state.error,
+        timed_out=timed_out,
+        topology=state.topology,
+    )
 
 
 def add_explanation(detail: str) -> str:
@@ -262,22 +274,21 @@ def _parse_lines(text: str) -> Iterable[dict[str, Any]]:
 
 
 def _as_text(value: object) -> str:
+    """Return the value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def _as_number(value: object) -> float:
-    """Return the value if it is a finite number, else 0."""
-    return (
-        float(value) if isinstance(value, (int, float)) and abs(value) < math.inf else 0.0
-    )  # NaN fails the comparison, too
+    """Return the value if it is a finite number, else 0. NaN fails the comparison, too."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < math.inf else 0.0
 
 
-def _find_next_stage(done: Iterable[str]) -> str | None:
+def _find_next_stage(finished_names: Iterable[str]) -> str | None:
     """Return the stage after the last finished one; None if all stages have finished.
 
     A process that ended between two stages counts as ended in the later one.
     """
-    last_index = max(PAYLOAD_STAGES.index(name) for name in done)
+    last_index = max(PAYLOAD_STAGES.index(name) for name in finished_names)
     return PAYLOAD_STAGES[last_index + 1] if last_index + 1 < len(PAYLOAD_STAGES) else None
 
 
@@ -285,29 +296,29 @@ def _describe_end(
     stage: str, result: CommandResult, limits: Limits, state: _PayloadState
 ) -> tuple[str, bool]:
     """Describe how the process ended during a stage. Return the text, and whether it timed out."""
-    number = None
-    code = result.returncode or 0
-    for candidate in (-code, code - 128):  # the latter if a shell ran the program
+    signal_number = None
+    status = result.returncode or 0
+    for candidate in (-status, status - 128):  # the latter if a shell ran the program
         if 0 < candidate <= LAST_SIGNAL:
-            number = candidate
+            signal_number = candidate
     device = ""
     if state.computing is not None:
         gpu, dtype = state.computing
         device = f" on GPU:{gpu}{f' ({dtype})' if dtype else ''}"
-    if result.failure is Failure.TIMEOUT or number == ALARM:
+    if result.failure is Failure.TIMEOUT or signal_number == ALARM:
         text = f"did not end within {limits.get_limit(stage):.0f} s{device}. {_describe_activity(stage, result, state)}"
         return text.strip(), True
-    if number == KILL:  # a killed process logs no reason, so the last line of the log is unrelated
+    if signal_number == KILL:  # a killed process logs no reason, so the last line of the log is unrelated
         return (
             f"TensorFlow was ended by {SIGNALS[KILL]}{device}. {_find_last_error(result.stderr, fatal=True)}".strip(),
             False,
         )
-    end = (
-        f"was ended by {SIGNALS.get(number, f'signal {number}')}"
-        if number is not None
+    end_text = (
+        f"was ended by {SIGNALS.get(signal_number, f'signal {signal_number}')}"
+        if signal_number is not None
         else result.describe_end()
     )
-    return f"TensorFlow {end}{device}. {_find_last_error(result.stderr)}".strip(), False
+    return f"TensorFlow {end_text}{device}. {_find_last_error(result.stderr)}".strip(), False
 
 
 def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) -> str:
@@ -351,12 +362,13 @@ def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
     If there is no fatal line, return the last line, or "" if `fatal` is true.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()] or [""]
+    # -1 if there is no fatal line
     index = next((number for number in reversed(range(len(lines))) if FATAL_LINE.match(lines[number])), -1)
     if index < 0:
         if fatal:
             return ""
         index = len(lines) - 1
-    cuda_errors = [
+    error_lines = [
         line
         for line in lines[max(index - MAX_CAUSE_LINES, 0) : index + 1]
         if CUDA_ERROR.search(line) and "peer access" not in line
@@ -365,6 +377,6 @@ def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
     if index + 1 < len(lines) and lines[index + 1].startswith(STATUS_LINE_PREFIX):
         fatal_line += f" {lines[index + 1]}"
     parts = [
-        _cut_middle(GLOG_PREFIX.sub("", line)) for line in dict.fromkeys((*cuda_errors[-1:], fatal_line))
+        _cut_middle(GLOG_PREFIX.sub("", line)) for line in dict.fromkeys((*error_lines[-1:], fatal_line))
     ]
     return "; ".join(parts)

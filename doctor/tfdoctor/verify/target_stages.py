@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
 PROBE_TIMEOUT_S = 30.0
-"""Time limit for a probe of the container or environment."""
+"""Time limit in seconds for a probe of the container or environment."""
 SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
+"""The variable that makes NCCL log its warnings."""
 NCCL_WARNING = re.compile(r"NCCL WARN ([^\n]{1,300})")
 DRIVER_LIBRARIES = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """The libraries that the stage `driver` checks instead of the stage `libraries`."""
@@ -169,7 +170,7 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
     GPUs with unknown properties are omitted.
     """
     cuda = value_of(facts.driver.cuda)
-    gpu_speeds = {}
+    gpu_speeds = {}  # a fused multiply-add counts as two operations
     for device in cuda.devices if cuda is not None else ():
         if device.compute_capability and device.multiprocessors and device.clock_mhz:
             gpu_speeds[str(device.ordinal)] = {
@@ -182,9 +183,12 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
 
 
 def _run_payload(
-    run: VerificationRun, system: System, python: str, speed: dict[str, float]
+    run: VerificationRun, system: System, python: str, expected_speeds: dict[str, float]
 ) -> tuple[PayloadResults, CommandResult]:
-    """Run the payload and return its results. It ends itself at a stage's time limit, or else is killed."""
+    """Run the payload and return its results.
+
+    It ends itself at a stage's time limit. If it does not, it is killed.
+    """
     verify_request = run.verify_request
     names = [name for name in verify_request.stages if name in PAYLOAD_STAGES]
     if verify_request.simulated is not None:
@@ -195,7 +199,7 @@ def _run_payload(
         "limits": verify_request.limits.as_json(),
     }
     if verify_request.device == "GPU":
-        request["expected"] = speed
+        request["expected"] = expected_speeds
     with stop_on_signal(system):
         _, result = run_payload(
             system,
@@ -213,10 +217,11 @@ def _run_payload(
 
 
 def _build_run_output(results: PayloadResults, result: CommandResult) -> DeepAnswer:
-    has_list = results.status("visible") in ("passed", "failed")
+    """Return the payload's results in the form of a `check --deep`."""
+    has_device_list = results.status("visible") in ("passed", "failed")
     return DeepAnswer(
         imported=results.status("import") == "passed",
-        devices=results.devices if has_list else None,
+        devices=results.devices if has_device_list else None,
         computed=tuple(results.format_computed()),
         error=results.error,
         seconds=result.seconds,
@@ -255,29 +260,29 @@ def _add_nccl_warning(detail: str, stderr: str) -> str:
     return f"{detail.rstrip('. ')}. NCCL: {warnings[-1].strip()}" if warnings else detail
 
 
-def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
-    """Return the stage, or a failed one if a different number of GPUs was expected."""
-    if run.expected is None or visible == run.expected:
+def _check_gpu_count(run: VerificationRun, stage: Stage, visible_count: int) -> Stage:
+    """Return the stage, or a failed stage if a different number of GPUs was expected."""
+    if run.expected is None or visible_count == run.expected:
         return stage
     plural = "s" * (run.expected != 1)
-    return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPU{plural}")
+    return replace(stage, status="failed", detail=f"TensorFlow lists {visible_count} of {run.expected} GPU{plural}")
 
 
 def _find_cause(
-    name: str, results: PayloadResults, result: CommandResult, report: Report, compat: Compat
+    stage_name: str, results: PayloadResults, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
-    """Return why a stage failed, according to the rules or else to the log; None if it is unknown."""
+    """Return why a stage failed, according to the rules, or else to the log; None if the cause is unknown."""
     root = report.root_finding
-    if name in ("import", "visible") and root is not None:
+    if stage_name in ("import", "visible") and root is not None:
         return root.cause
     for finding in report.findings:
         if (
             finding.code == compute_fails.RULE.code
             and finding.cause is not Cause.INCONCLUSIVE
-            and name == "compute"
+            and stage_name == "compute"
         ):
             return finding.cause
-    if name == "nccl":
+    if stage_name == "nccl":
         return Cause.NCCL_FAILURE
     # A finding that is only a warning is not the cause.
     is_error = root is not None and root.severity is Severity.ERROR

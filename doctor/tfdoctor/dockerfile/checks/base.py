@@ -24,7 +24,7 @@ __all__ = ["CheckContext", "DockerfileRule", "IndexQuery", "IndexReply"]
 
 
 class IndexReply(Protocol):
-    """The reply of the package index. Both texts are empty if the requirements can be installed together."""
+    """The reply of the package index. Both fields are empty if the requirements can be installed together."""
 
     @property
     def conflict(self) -> str:
@@ -51,7 +51,7 @@ class CheckContext:
     """The model of the image that is checked."""
     compat: Compat
     file: str
-    """The name of the Dockerfile, for evidence."""
+    """The name of the Dockerfile, which evidence cites."""
     start: ContainerStart | None = None
     """How a compose file or a dev container starts the container. None if there is no such file."""
     query_index: IndexQuery | None = None
@@ -66,7 +66,7 @@ class CheckContext:
         return list_libraries(self.subject, self.tensorflow, self.compat)
 
     def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
-        """Return a line of the Dockerfile, or of the file `source` that it copies, as evidence."""
+        """Return a line as evidence. It is in the file `source`, or in the Dockerfile if `source` is empty."""
         return Evidence(source or self.file, text, line)
 
     def cite(self, source_line: SourceLine) -> Evidence:
@@ -95,7 +95,7 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class DockerfileRule(RuleBase):
-    """A Dockerfile check. The docstring of its module is its documentation, as for the `check` rules."""
+    """A Dockerfile check. As for the `check` rules, the docstring of its module is its documentation."""
 
     code: str
     name: str
@@ -103,4 +103,4 @@ class DockerfileRule(RuleBase):
     causes: tuple[Cause, ...]
     check: Callable[[CheckContext], Sequence[Finding]]
     is_about_base: bool = False
-    """Whether it is about the base image. Findings of such checks are reported first."""
+    """Whether the check is about the base image. Findings of such checks are reported first."""

@@ -41,7 +41,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     environment = context.subject.environment
     findings: list[Finding] = []
     visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
-    # schedulers set NoDevFiles for a job without a GPU
+    # Schedulers set NoDevFiles for a job without a GPU.
     if (
         visible_devices is not None
         and visible_devices.value is not None
@@ -114,7 +114,7 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
 
 
 def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
-    """Return a finding if NVIDIA_DRIVER_CAPABILITIES omits a part of the driver that TensorFlow needs."""
+    """Return at most one finding: NVIDIA_DRIVER_CAPABILITIES omits a part of the driver that is needed."""
     capabilities = {name.strip() for name in (setting.value or "").split(",")}
     release = context.tensorflow.release
     remedy = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -125,9 +125,9 @@ def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[
         return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, remedy)]
     required = context.compat.list_driver_libraries(release.version) if release is not None else ()
     if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
-        since = context.compat.trait("silent-without-nvml").since
+        first_silent_version = context.compat.trait("silent-without-nvml").since
         reason = (
-            f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {since} on "
+            f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {first_silent_version} on "
             "registers no GPU without it, and says nothing."
         )
         return [_make_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, reason, remedy)]

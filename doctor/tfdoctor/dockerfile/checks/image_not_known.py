@@ -59,7 +59,7 @@ def _find_unknown_cuda_tag(context: CheckContext) -> Sequence[Finding]:
         return ()  # the image-deleted check reports it
     if base.cuda is None:
         return [_make_finding(context, Severity.INFO, "The tag has no CUDA version that could be read.")]
-    is_known = is_known_tag(context.compat, base)
+    is_known = is_known_tag(context.compat, base)  # None: the table does not cover such tags
     if is_known:
         return ()
     if is_known is None and any(image.version == base.cuda for image in images.cuda):
@@ -84,6 +84,7 @@ def _find_unknown_cuda_tag(context: CheckContext) -> Sequence[Finding]:
 
 
 def _parse_flavour(text: str | None) -> Flavour | None:
+    """Return a flavour of nvidia/cuda unchanged, but with the type `Flavour`; None for other texts."""
     return (
         "base" if text == "base" else "runtime" if text == "runtime" else "devel" if text == "devel" else None
     )

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding
 
 MAX_EVIDENCE = 8
-"""The most pieces of evidence in the finding."""
+"""The largest number of unknown parts in the finding."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding that lists everything unknown, if there is anything."""
+    """Return a finding that lists the unknown parts, if there are any."""
     unknowns = list_unknowns(context)
     if not unknowns:
         return ()
@@ -53,7 +53,7 @@ def list_unknowns(context: CheckContext) -> list[Evidence]:
     evidence: list[Evidence] = []
     if subject.base.kind == "unknown":
         evidence.append(context.make_evidence(subject.base.line, subject.base.unknown_reason))
-    evidence += [context.make_evidence(item.line, item.text) for item in subject.unknown_lines]
+    evidence += [context.make_evidence(line.line, line.text) for line in subject.unknown_lines]
     if tensorflow.state == "unknown" and tensorflow.installed is not None:
         evidence.append(
             context.make_evidence(tensorflow.line, f"which release `{tensorflow.text}` is", tensorflow.source)
@@ -65,7 +65,7 @@ def list_unknowns(context: CheckContext) -> list[Evidence]:
     if tensorflow.state == "none" and subject.base.kind != "unknown":
         names = [name for name in subject.conda if name.startswith("tensorflow")]
         if names:
-            line = subject.conda[names[0]][1]
+            _, line = subject.conda[names[0]]
             evidence.append(context.make_evidence(line, f"conda's {names[0]} brings what conda chooses"))
         elif not subject.unknown_lines:
             evidence.append(
@@ -73,11 +73,13 @@ def list_unknowns(context: CheckContext) -> list[Evidence]:
                     subject.base.line, "no TensorFlow is installed in it, as far as can be seen"
                 )
             )
-    unknown_sonames = [item.soname for item in context.libraries if item.is_found is None]
+    unknown_sonames = [library.soname for library in context.libraries if library.is_found is None]
     if unknown_sonames and subject.base.kind != "unknown":
-        for item in subject.cuda_from_other_sources[:2]:
+        for source_line in subject.cuda_from_other_sources[:2]:
             evidence.append(
-                context.make_evidence(item.line, f"whether `{item.text[:80]}` brings {unknown_sonames[0]}")
+                context.make_evidence(
+                    source_line.line, f"whether `{source_line.text[:80]}` brings {unknown_sonames[0]}"
+                )
             )
     if tensorflow.state == "there" and tensorflow.python is None and tensorflow.installed is not None:
         evidence.append(context.make_evidence(tensorflow.line, "which Python pip installs for"))

@@ -55,7 +55,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
 def _has_old_pip(context: CheckContext) -> bool:
     """Return whether the image's pip may be older than 20.3. Such a pip installs conflicting requirements.
 
-    The `check` rules report what such a pip installs.
+    The `check` rules then examine the versions that it installs.
     """
     subject = context.subject
     if "pip" in subject.packages:
@@ -63,33 +63,35 @@ def _has_old_pip(context: CheckContext) -> bool:
     system, python = subject.base.system, context.tensorflow.python
     if system is not None and not versions.is_at_least(system, FIRST_STRICT_UBUNTU):
         return True
-    # Debian 11, the first release with Python 3.9, is also the first with pip 20.3
+    # Debian 11, the first release with Python 3.9, is also the first with pip 20.3.
     return subject.base.kind == "plain" and python is not None and not versions.is_at_least(python, "3.9")
 
 
 def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[Finding]:
-    """Yield the conflicts of a call's requirements with its constraints and with TensorFlow's."""
-    tensorflow = next(
+    """Yield findings: a requirement of the call conflicts with a constraint or with TensorFlow."""
+    tensorflow_requirement = next(
         (requirement for requirement in call.requirements if _is_tensorflow(context, requirement)), None
     )
     release = context.tensorflow.release
-    release_limits = (
-        dict(_iter_limits(release, call.python)) if tensorflow is not None and release is not None else {}
+    specifier_by_project = (
+        dict(_iter_release_limits(release, call.python)) if tensorflow_requirement is not None and release is not None else {}
     )
     for requirement in call.requirements:
-        limits = [
-            text for other in call.limits if other.name == requirement.name and (text := other.specifier)
+        constraint_specifiers = [
+            constraint.specifier
+            for constraint in call.limits
+            if constraint.name == requirement.name and constraint.specifier
         ]
-        for text, source_phrase in (
-            *((text, "the constraints ask") for text in limits),
-            *_find_release_conflicts(release_limits, requirement, release),
+        for specifier, source_phrase in (
+            *((specifier, "the constraints ask") for specifier in constraint_specifiers),
+            *_find_release_limit(specifier_by_project, requirement, release),
         ):
-            if requirement.is_known and not _can_both_hold(requirement.specifier, text):
+            if requirement.is_known and not _can_both_hold(requirement.specifier, specifier):
                 yield _make_finding(
                     context,
                     requirement,
                     f"{requirement.name}{requirement.specifier} is asked for, and {source_phrase} for "
-                    f"{requirement.name}{text}.",
+                    f"{requirement.name}{specifier}.",
                 )
 
 
@@ -103,19 +105,19 @@ def _is_tensorflow(context: CheckContext, requirement: PipRequirement) -> bool:
     )
 
 
-def _find_release_conflicts(
-    required: dict[str, str], requirement: PipRequirement, release: Release | None
+def _find_release_limit(
+    specifier_by_project: dict[str, str], requirement: PipRequirement, release: Release | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the specifier that the release requires for a package, with a phrase for the message.
 
-    Nothing is yielded if the release does not require the package. `required` has its specifiers by project.
+    Nothing is yielded if the release does not require the package. `specifier_by_project` contains its requirements.
     """
-    text = required.get(requirement.name, "")
-    if text and release is not None:
-        yield text, f"TensorFlow {release.version} asks"
+    specifier = specifier_by_project.get(requirement.name, "")
+    if specifier and release is not None:
+        yield specifier, f"TensorFlow {release.version} asks"
 
 
-def _iter_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
+def _iter_release_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
     """Yield (project, specifier) for each requirement of a release on this Python, except those of extras."""
     environment = versions.make_marker_environment(python) if python is not None else {}
     for text in release.requires:
@@ -127,26 +129,27 @@ def _iter_limits(release: Release, python: str | None) -> Iterator[tuple[str, st
 
 
 def _can_both_hold(first: str, second: str) -> bool:
-    """Return whether any version meets both specifiers.
+    """Return whether any version meets both specifiers, or whether this is unknown.
 
-    It is enough to try 0, the versions in the specifiers and those just above them.
+    It is enough to try 0, the versions in the specifiers, and a version just above each of them.
     """
     try:
         combined = SpecifierSet(f"{first},{second}".strip(","))
     except InvalidSpecifier:
         return True
-    limits = [specifier.version.removesuffix(".*") for specifier in combined]
-    limits = [version for version in limits if versions.is_version(version)]
+    limit_versions = [specifier.version.removesuffix(".*") for specifier in combined]
+    limit_versions = [version for version in limit_versions if versions.is_version(version)]
     return any(
         combined.contains(version, prereleases=True)
-        for version in ["0", *limits, *(limit + JUST_ABOVE_SUFFIX for limit in limits)]
+        for version in ["0", *limit_versions, *(limit + JUST_ABOVE_SUFFIX for limit in limit_versions)]
     )
 
 
 def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
-    """Return the findings from a query of the package index about a call.
+    """Query the package index about a call, and return at most one finding.
 
-    The index is queried only if that is allowed and all requirements of the call are known.
+    The index is queried only if that is allowed, and if the call installs the image's TensorFlow, has at least one
+    other requirement or constraint, and is completely known.
     """
     requirements = [
         requirement

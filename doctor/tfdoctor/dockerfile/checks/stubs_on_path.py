@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if LD_LIBRARY_PATH names a stubs folder."""
-    path = context.subject.environment.get("LD_LIBRARY_PATH")
-    if path is None or not re.search(r"/stubs/?(?=:|$|\s)", path.value or path.text):
+    setting = context.subject.environment.get("LD_LIBRARY_PATH")
+    if setting is None or not re.search(r"/stubs/?(?=:|$|\s)", setting.value or setting.text):
         return ()
     links = [link for link in context.subject.stub_links if "libcuda.so.1" in link.text]
     reason = "It is for linking only. "
@@ -48,7 +48,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Severity.ERROR if links else Severity.WARNING,
             reason,
             evidence=[
-                context.make_evidence(path.line, f"ENV LD_LIBRARY_PATH={path.text}"),
+                context.make_evidence(setting.line, f"ENV LD_LIBRARY_PATH={setting.text}"),
                 *(context.make_evidence(link.line, link.text) for link in links[:1]),
             ],
             remedies=[Remedy("Remove the folder from LD_LIBRARY_PATH; for linking there is LIBRARY_PATH.")],

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return findings about limits that the shell drops and about a version that is not pinned."""
-    return [*_find_lost_limits(context), *_find_unpinned_release(context)]
+    """Return findings about limits that the shell removes and about a version that is not pinned."""
+    return [*_find_redirected_limits(context), *_find_unpinned_release(context)]
 
 
-def _find_lost_limits(context: CheckContext) -> list[Finding]:
+def _find_redirected_limits(context: CheckContext) -> list[Finding]:
     """Return a finding for each version limit that the shell interprets as a redirection."""
     findings = []
     for installed in context.subject.packages.values():
@@ -42,14 +42,14 @@ def _find_lost_limits(context: CheckContext) -> list[Finding]:
         if not requirement.redirected_part:
             continue
         file_name = requirement.redirected_part.lstrip("<>&|").strip()
-        is_input = requirement.redirected_part.startswith("<")
-        read_effect = f"reads a file called {file_name}, which stops the build where there is none"
+        is_input_redirection = requirement.redirected_part.startswith("<")
+        input_effect = f"reads a file called {file_name}, which stops the build where there is none"
         findings.append(
             RULE.make_finding(
                 Cause.INCONCLUSIVE,
-                Severity.ERROR if is_input else Severity.WARNING,
+                Severity.ERROR if is_input_redirection else Severity.WARNING,
                 f"The shell takes `{requirement.redirected_part[0]}` for a redirection: pip gets `{requirement.text}` alone, "
-                f"and the shell {read_effect if is_input else f'writes a file called {file_name}'}.",
+                f"and the shell {input_effect if is_input_redirection else f'writes a file called {file_name}'}.",
                 title=f"The limit of {requirement.text} is lost in the shell",
                 evidence=[
                     context.make_evidence(
@@ -73,7 +73,7 @@ def _find_unpinned_release(context: CheckContext) -> Sequence[Finding]:
             reason = (
                 f"{base.reference} is another image after each release; today TensorFlow {base.tensorflow}."
             )
-            return [_make_finding(context, reason, "The base image's TensorFlow is not fixed")]
+            return [_make_finding(context, reason, title="The base image's TensorFlow is not fixed")]
         return ()
     release = tensorflow.release
     if (
@@ -89,20 +89,21 @@ def _find_unpinned_release(context: CheckContext) -> Sequence[Finding]:
         or ".*" in installed.requirement.specifier
     ):
         return ()
-    today = (
+    release_intro = (
         f" For Python {tensorflow.python} that is"
         if tensorflow.python is not None
         else " With the newest Python that is"
     )
-    reason = f"pip takes the newest release that has a wheel.{today} {release.version} today, for CUDA {release.cuda}."
+    reason = f"pip takes the newest release that has a wheel.{release_intro} {release.version} today, for CUDA {release.cuda}."
     extras = f"[{','.join(sorted(tensorflow.extras))}]" if tensorflow.extras else ""
-    return [_make_finding(context, reason, "", f"'{installed.requirement.name}{extras}=={release.version}'")]
+    pinned_requirement = f"'{installed.requirement.name}{extras}=={release.version}'"
+    return [_make_finding(context, reason, title="", pinned_requirement=pinned_requirement)]
 
 
 def _make_finding(context: CheckContext, reason: str, title: str, pinned_requirement: str = "") -> Finding:
-    """Return a finding with the remedy to pin the version, as `pinned_requirement` if that is not empty.
+    """Return a finding with the remedy to pin the version.
 
-    An empty `title` means the title of the check.
+    An empty `title` means the title of the check. If `pinned_requirement` is not empty, the remedy names it.
     """
     return RULE.make_finding(
         Cause.INCONCLUSIVE,

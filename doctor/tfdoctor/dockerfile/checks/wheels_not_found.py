@@ -58,12 +58,12 @@ def check(context: CheckContext) -> Sequence[Finding]:
                     context, Cause(problem.cause), severity, problem.title, problem.text, problem.remedy
                 )
             )
-    offers = [
+    found_libraries = [
         (library.soname, library.offer)
         for library in context.libraries
         if library.is_found and library.offer is not None
     ]
-    wheel_libraries = [soname for soname, offer in offers if offer.path.startswith(SITE_FOLDER)]
+    wheel_libraries = [soname for soname, image_library in found_libraries if image_library.path.startswith(SITE_FOLDER)]
     if (
         wheel_libraries
         and not has_extra

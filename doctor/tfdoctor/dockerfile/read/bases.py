@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 __all__ = ["BaseReference", "describe_base", "explain_deleted_tag", "is_known_tag"]
 
 Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
-# Such as 12.5.1-cudnn-runtime-ubuntu22.04, 11.2-base or 10.0-cudnn7-devel.
 _CUDA_TAG = re.compile(
     r"(?P<cuda>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:-(?P<cudnn>cudnn\d*))?(?:-(?P<flavour>base|runtime|devel))?"
     r"(?:-(?P<system>[a-z]+)(?P<number>[0-9.]*))?"
 )
-# Such as 2.15.0-gpu-jupyter, 1.14.0-gpu-py3 or latest-gpu.
+"""Such as 12.5.1-cudnn-runtime-ubuntu22.04, 11.2-base or 10.0-cudnn7-devel."""
 _OFFICIAL_TAG = re.compile(
     r"(?P<version>\d{1,2}\.\d{1,3}(?:\.\d{1,3})?(?:rc\d{1,2}|-rc\d{1,2}|\.post\d{1,2})?|latest|nightly)?"
     r"(?P<rest>(?:-?(?:gpu|py3|jupyter|devel|custom-op|ubuntu\d{1,4}|lite))*)"
 )
-# Such as 3.11, 3.11.7-slim-bookworm or 3.12-rc.
+"""Such as 2.15.0-gpu-jupyter, 1.14.0-gpu-py3 or latest-gpu."""
 _PYTHON_TAG = re.compile(r"(\d\.\d{1,2})(?:\.\d{1,2}|-rc|rc\d)?(?:-(.*))?")
+"""Such as 3.11, 3.11.7-slim-bookworm or 3.12-rc."""
 _CONDA_NAMESPACES = ("continuumio/", "condaforge/", "mambaorg/")
 
 
@@ -37,7 +37,7 @@ class BaseReference:
 
     kind: Kind
     reference: str
-    """The name in FROM with its variables expanded, or as written if they are unknown."""
+    """The name in FROM with its variables expanded, or as written if a variable is unknown."""
     line: int
     """The line of the FROM instruction."""
     tag: str = ""
@@ -64,7 +64,7 @@ class BaseReference:
     tensorflow: str | None = None
     """The TensorFlow release in the image. None if there is none, or if it is unknown."""
     package: str = "tensorflow"
-    """The package that this release comes from."""
+    """The package that contains this release."""
     gpu: bool | None = None
     """Whether an official or NGC image is for GPUs. None for other images."""
     unknown_reason: str = ""
@@ -103,22 +103,23 @@ def _recognize_base(
 ) -> BaseReference | None:
     """Describe an image by the parts of its name. Return None if tfdoctor does not know the image."""
     is_hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
-    pinned = bool(digest)
+    is_pinned = bool(digest)
     if path == "nvidia/cuda" or path.endswith("/nvidia/cuda"):
         return _describe_cuda_image(
-            reference, line, tag, compat, mirror=not (is_hub and path == "nvidia/cuda"), pinned=pinned
+            reference, line, tag, compat, is_mirror=not (is_hub and path == "nvidia/cuda"), is_pinned=is_pinned
         )
     if path == "tensorflow/tensorflow" or path.endswith("/tensorflow/tensorflow"):
-        return _describe_official_image(reference, line, tag, compat, mirror=not is_hub, pinned=pinned)
+        return _describe_official_image(reference, line, tag, compat, is_mirror=not is_hub, is_pinned=is_pinned)
     if path.endswith("nvidia/tensorflow") and host:
-        return _describe_ngc_image(reference, line, tag, compat, mirror=host != "nvcr.io", pinned=pinned)
+        return _describe_ngc_image(reference, line, tag, compat, is_mirror=host != "nvcr.io", is_pinned=is_pinned)
+    # Docker Hub's official images are in the namespace `library`, which the name may omit. Mirrors may have it, too.
     library_name = path.removeprefix("library/").rpartition("library/")[2]
     is_library = is_hub or "library/" in path
     if not is_library:
         return None
     if library_name == "python":
-        return _describe_python_image(reference, line, tag, mirror=not is_hub, pinned=pinned)
-    make_plain_base = partial(BaseReference, "plain", reference, line, tag, is_pinned=pinned)
+        return _describe_python_image(reference, line, tag, is_mirror=not is_hub, is_pinned=is_pinned)
+    make_plain_base = partial(BaseReference, "plain", reference, line, tag, is_pinned=is_pinned)
     if library_name == "ubuntu":
         system = compat.pythons.system(tag.partition("-")[0])
         return make_plain_base(
@@ -140,12 +141,12 @@ def _recognize_base(
 
 
 def _describe_cuda_image(
-    reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
+    reference: str, line: int, tag: str, compat: Compat, *, is_mirror: bool, is_pinned: bool
 ) -> BaseReference:
     """Describe an nvidia/cuda image by its tag."""
     match = _CUDA_TAG.fullmatch(tag)
     if match is None:
-        return BaseReference("cuda", reference, line, tag, mirror, pinned)
+        return BaseReference("cuda", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned)
     system = match["number"] if match["system"] == "ubuntu" else None
     image = next((image for image in compat.images.cuda if image.version == match["cuda"]), None)
     cudnn = None
@@ -163,8 +164,8 @@ def _describe_cuda_image(
         reference,
         line,
         tag,
-        mirror,
-        pinned,
+        is_mirror=is_mirror,
+        is_pinned=is_pinned,
         cuda=match["cuda"],
         flavour=match["flavour"],
         cudnn=cudnn,
@@ -176,7 +177,7 @@ def _describe_cuda_image(
 
 
 def _describe_official_image(
-    reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
+    reference: str, line: int, tag: str, compat: Compat, *, is_mirror: bool, is_pinned: bool
 ) -> BaseReference:
     """Describe a tensorflow/tensorflow image by its tag and the table of recipes."""
     match = _OFFICIAL_TAG.fullmatch(tag)
@@ -186,7 +187,7 @@ def _describe_official_image(
         or "custom-op" in match["rest"]
         or match["version"] == "nightly"
     ):
-        return BaseReference("official", reference, line, tag, mirror, pinned, gpu="gpu" in tag)
+        return BaseReference("official", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned, gpu="gpu" in tag)
     version = match["version"] or "latest"
     version = (
         compat.newest.version if version == "latest" else str(versions.parse(version.replace("-rc", "rc")))
@@ -196,15 +197,15 @@ def _describe_official_image(
     recipe = image.recipe if image is not None else None
     python = recipe.python if recipe is not None else None
     is_old = compat.has_trait(version, "images-of-two-pythons")
-    if is_old and "py3" not in match["rest"]:  # these releases had an image for each Python
+    if is_old and "py3" not in match["rest"]:  # these releases had one image for Python 2 and one for Python 3
         python = "2.7"
     return BaseReference(
         "official",
         reference,
         line,
         tag,
-        mirror,
-        pinned,
+        is_mirror=is_mirror,
+        is_pinned=is_pinned,
         cuda=recipe.cuda if recipe is not None and gpu else None,
         flavour="runtime" if gpu else None,
         cudnn=recipe.cudnn if recipe is not None and gpu else None,
@@ -218,19 +219,19 @@ def _describe_official_image(
 
 
 def _describe_ngc_image(
-    reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
+    reference: str, line: int, tag: str, compat: Compat, *, is_mirror: bool, is_pinned: bool
 ) -> BaseReference:
-    """Describe one of NVIDIA's TensorFlow images by the table, or as unknown if it lacks the tag."""
+    """Describe one of NVIDIA's TensorFlow images. Its content is unknown if the tag is not in the table."""
     image = next((image for image in compat.images.ngc if image.tag == tag), None)
     if image is None:
-        return BaseReference("ngc", reference, line, tag, mirror, pinned, gpu=True)
+        return BaseReference("ngc", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned, gpu=True)
     return BaseReference(
         "ngc",
         reference,
         line,
         tag,
-        mirror,
-        pinned,
+        is_mirror=is_mirror,
+        is_pinned=is_pinned,
         cuda=image.cuda,
         flavour="devel",
         cudnn=image.cudnn,
@@ -243,7 +244,7 @@ def _describe_ngc_image(
 
 
 def _describe_python_image(
-    reference: str, line: int, tag: str, *, mirror: bool, pinned: bool
+    reference: str, line: int, tag: str, *, is_mirror: bool, is_pinned: bool
 ) -> BaseReference:
     """Describe a `python` image by its tag."""
     match = _PYTHON_TAG.fullmatch(tag)
@@ -252,8 +253,8 @@ def _describe_python_image(
         reference,
         line,
         tag,
-        mirror,
-        pinned,
+        is_mirror=is_mirror,
+        is_pinned=is_pinned,
         python=match[1] if match is not None else None,
         has_musl="alpine" in tag,
     )
@@ -272,7 +273,7 @@ def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
     deleted = compat.images.find_deleted(base.cuda)
     if deleted is None and base.cuda.count(".") == 1:
         deleted = next(
-            (deleted for deleted in compat.images.gone if versions.satisfies(base.cuda, deleted.versions)),
+            (entry for entry in compat.images.gone if versions.satisfies(base.cuda, entry.versions)),
             None,
         )
     return deleted.note if deleted is not None else None

@@ -1,7 +1,7 @@
 """Parse compose.yaml and devcontainer.json: the image of each container and its access to GPUs.
 
-The files are read as Compose reads them, within limits. A value that depends on another file or on a variable without
-a default is None.
+The files are read as Compose reads them, within limits. A value is None if it depends on another file, or on a variable
+without a default.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = [
     "parse_services",
 ]
 
-_COMPOSE = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml")
-_DEVCONTAINER = re.compile(r"\.?devcontainer\.json")
-# Comments, empty lines and document markers at the beginning of a YAML file.
+_COMPOSE_NAME = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml")
+_DEVCONTAINER_NAME = re.compile(r"\.?devcontainer\.json")
 _PREAMBLE = re.compile(r"\A\ufeff?(?:[ \t]*(?:#[^\n]*|---[ \t]*|%YAML[^\n]*)?\n)*")
+"""Comments, empty lines and document markers at the beginning of a YAML file."""
 _TOP_KEY = re.compile(
     r"(?:services|name|version|include|networks|volumes|configs|secrets|x-[\w.-]{1,100})[ \t]*:(?:\s|\Z)"
 )
 """A top-level key of a compose file."""
-# A brace as the first token after whitespace and comments.
 _FIRST_BRACE = re.compile(r"\A\ufeff?(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*\{")
-# $$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME.
-_VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))")
-# `docker run` options that give a container a GPU.
+"""A brace as the first token after whitespace and comments."""
+_VARIABLE_REFERENCE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))")
+"""$$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME."""
 _GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
+"""`docker run` options that give a container a GPU."""
 MAX_DEPTH = 60
-"""Limit for nested merges, and for the mappings in one merge."""
+"""The largest depth of nested merges, and the largest number of mappings in one merge."""
 
 
 class StartFileError(Exception):
@@ -50,7 +50,7 @@ class StartFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStart:
-    """How a container is started: its image or Dockerfile, its variables and its access to GPUs."""
+    """How a container is started: its image or Dockerfile, its variables, and its access to GPUs."""
 
     name: str
     """The name of the service; empty for a dev container."""
@@ -71,7 +71,7 @@ class ContainerStart:
     gpu: bool | None = None
     """Whether the container gets a GPU. None if that depends on another file."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that are set at the start, except those with an unknown value."""
+    """Environment variables that the file sets, except those with an unknown value."""
     gpu_setting: str = ""
     """The setting that gives the container a GPU, in the syntax of the file."""
 
@@ -82,13 +82,13 @@ def is_compose(name: str, text: str) -> bool:
     The key identifies files with other names and standard input. A Dockerfile never begins with such a key.
     """
     return (
-        _COMPOSE.fullmatch(name) is not None or _TOP_KEY.match(_PREAMBLE.sub("", text, count=1)) is not None
+        _COMPOSE_NAME.fullmatch(name) is not None or _TOP_KEY.match(_PREAMBLE.sub("", text, count=1)) is not None
     )
 
 
 def is_devcontainer(name: str, text: str) -> bool:
     """Return whether a file is a devcontainer.json, by its name or because it begins with a brace."""
-    return _DEVCONTAINER.fullmatch(name) is not None or _FIRST_BRACE.match(text) is not None
+    return _DEVCONTAINER_NAME.fullmatch(name) is not None or _FIRST_BRACE.match(text) is not None
 
 
 # ---------------------------------------------------------------- compose
@@ -152,14 +152,14 @@ def _parse_text(node: Node | None) -> str | None:
 
     if not isinstance(node, yaml.ScalarNode):
         return None
-    is_known = all(match[0] == "$$" or match[2] is not None for match in _VARIABLE.finditer(node.value))
+    is_known = all(match[0] == "$$" or match[2] is not None for match in _VARIABLE_REFERENCE.finditer(node.value))
     return (
-        _VARIABLE.sub(lambda match: "$" if match[0] == "$$" else match[2], node.value) if is_known else None
+        _VARIABLE_REFERENCE.sub(lambda match: "$" if match[0] == "$$" else match[2], node.value) if is_known else None
     )
 
 
 def _parse_texts(node: Node | None) -> list[str]:
-    """Return the texts in a list or a single scalar, without unknown ones."""
+    """Return the texts in a list, or the text of a single scalar. Unknown texts are omitted."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
@@ -174,7 +174,7 @@ def _parse_environment(node: Node | None) -> dict[str, str]:
 
     if isinstance(node, yaml.MappingNode):
         return {name: text for name, value in _iter_entries(node) if (text := _parse_text(value)) is not None}
-    pairs = [text_item.partition("=") for text_item in _parse_texts(node) if "=" in text_item]
+    pairs = [assignment.partition("=") for assignment in _parse_texts(node) if "=" in assignment]
     return {name: value for name, _, value in pairs}
 
 
@@ -255,6 +255,7 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
     run_options = [str(item) for item in document.get("runArgs") or () if isinstance(item, str)]
     joined_options = [
         *run_options,
+        # "--gpus", "all" is the same as "--gpus=all".
         *(f"{option}={next_option}" for option, next_option in itertools.pairwise(run_options)),
     ]
     requirements = (
@@ -285,6 +286,7 @@ def _list_text_items(mapping: Any) -> list[tuple[Any, Any]]:
 def _strip_comments(text: str) -> str:
     """Return the text as plain JSON, without comments and without commas before a closing bracket."""
     tokens = re.compile(r'"(?:[^"\\\n]|\\.){0,100000}"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
-    # A string is matched as one token, so that comments and commas within it are not removed.
+    # A string is one token, so that nothing within it is removed. Commas follow in a second pass, because a comment may
+    # stand between a comma and its bracket.
     without_comments = tokens.sub(lambda match: match[0] if match[0].startswith(('"', ",")) else " ", text)
     return tokens.sub(lambda match: "" if match[0] == "," else match[0], without_comments)

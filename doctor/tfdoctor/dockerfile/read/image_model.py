@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageModel", "InstalledDistribution", "PipInstall", "parse_image"]
 
 MAX_CALLS = 100
-"""Limit for the pip commands that are stored for the conflict check."""
+"""The largest number of pip commands that are stored for the conflict check."""
 _INDEX_OPTIONS = frozenset(
     {
         "-i",
@@ -51,28 +51,28 @@ _INDEX_OPTIONS = frozenset(
         "--no-index",
     }
 )
-"""pip options that select another index than the default one."""
+"""pip options that select another package index than the default one."""
 _INDEX_VARIABLES = frozenset(
     {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"}
 )
-"""Environment variables that select another index for pip or uv than the default one."""
+"""Environment variables that select another package index than the default one for pip or uv."""
 MAX_FILES = 50
-"""Limit for the number of requirements files that are read."""
+"""The largest number of requirements files that are read."""
 _ENVIRONMENT_FOLDERS = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|\.?venv|env|virtualenv|\.local|usr/local|opt|conda|mini(?:conda|forge)3?|"
     r"wheels|wheelhouse|dist|install|packages|root|home)(?:/|$)"
 )
 """Folders that may contain Python packages, which a copy from another stage brings along."""
-# Matches paths that may contain shared libraries.
 _LIBRARY_FOLDERS = re.compile(
     r"^/(?:usr/?|usr/local/?|opt/?)?$|(?:^|/)(?:lib(?:64|s|raries)?|x86_64-linux-gnu)/?$|\.so\b"
 )
-# Matches package names, paths and commands that mention CUDA.
+"""Matches paths that may contain shared libraries."""
 _CUDA_MENTION = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
-# Matches texts that mention CUDA but install no CUDA libraries.
+"""Matches package names, paths and commands that mention CUDA."""
 _HARMLESS_MENTION = re.compile(
     r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so"
 )
+"""Matches texts that mention CUDA but install no CUDA libraries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class PipInstall:
 
 @dataclass(slots=True)
 class ImageModel:
-    """The known facts about the image."""
+    """The known contents of an image."""
 
     base: BaseReference
     packages: dict[str, InstalledDistribution] = field(default_factory=dict)
@@ -122,11 +122,11 @@ class ImageModel:
     cuda_from_other_sources: list[SourceLine] = field(default_factory=list)
     """Lines that may install CUDA from a source that is not read, such as a runfile or a copy."""
     loader_lines: list[SourceLine] = field(default_factory=list)
-    """Lines that add folders for the loader: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
+    """Lines that add folders to the loader's search path: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
     stub_links: list[SourceLine] = field(default_factory=list)
     """Commands that link, copy or move CUDA's stub of libcuda.so."""
     apt_updates: list[tuple[SourceLine, bool]] = field(default_factory=list)
-    """Each `apt-get update`, and whether NVIDIA's list was removed or its key replaced before it."""
+    """Each `apt-get update`, and whether an earlier command removed NVIDIA's list or replaced its key."""
     skips_dependencies: bool = False
     """Whether a pip command has `--no-deps`."""
     pip_calls: list[PipInstall] = field(default_factory=list)
@@ -146,23 +146,23 @@ class ImageModel:
         )
 
 
-def parse_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
+def parse_image(dockerfile: Dockerfile, compat: Compat, read_file: Reader) -> ImageModel:
     """Return the model of the image that the last stage builds.
 
-    `read` returns the text of a path in the build context, or None if it cannot be read.
+    `read_file` returns the text of a path in the build context, or None if it cannot be read.
     """
-    chain = file.chain
-    first_stage = chain[0]
-    subject = ImageModel(describe_base(first_stage.base, first_stage.written_base, first_stage.line, compat))
-    reader = _ImageReader(file, subject, read, PythonTracker(subject.base, compat))
-    for stage in chain:
+    stages = dockerfile.chain
+    first_stage = stages[0]
+    model = ImageModel(describe_base(first_stage.base, first_stage.written_base, first_stage.line, compat))
+    reader = _ImageReader(dockerfile, model, read_file, PythonTracker(model.base, compat))
+    for stage in stages:
         for step in stage.steps:
             reader.apply(step, stage)
-    if file.is_truncated:
-        subject.unknown_lines.append(
+    if dockerfile.is_truncated:
+        model.unknown_lines.append(
             SourceLine("the file is very long: its end was not read", first_stage.line)
         )
-    return subject
+    return model
 
 
 class _ImageReader:
@@ -192,19 +192,19 @@ class _ImageReader:
             self.subject.environment[step.name] = step
             self.pythons.apply_setting(step)
         elif isinstance(step, Copy):
-            self._parse_copy(step, stage)
+            self._apply_copy(step, stage)
         else:
-            self._parse_command(step)
+            self._apply_command(step)
 
     # --- files ---
 
-    def _parse_copy(self, step: Copy, stage: BuildStage) -> None:
+    def _apply_copy(self, step: Copy, stage: BuildStage) -> None:
         """Record a copy from the build context, or the CUDA and packages that another stage may bring."""
         if step.origin is None:
             self.copies.append(step)
             return
-        source = self.file.find_stage(step.origin, stage.index)
-        if source is None:
+        source_stage = self.file.find_stage(step.origin, stage.index)
+        if source_stage is None:
             if any(_CUDA_MENTION.search(text) for text in (step.origin, *step.sources)):
                 self.subject.cuda_from_other_sources.append(
                     SourceLine(f"COPY --from={step.origin}", step.line)
@@ -217,15 +217,15 @@ class _ImageReader:
         has_libraries = any(_LIBRARY_FOLDERS.search(path) for path in step.sources)
         if (
             names_cuda
-            or (has_libraries and self._has_cuda(source))
-            or (has_packages and self._has_conda_cuda(source))
+            or (has_libraries and self._has_cuda(source_stage))
+            or (has_packages and self._has_conda_cuda(source_stage))
         ):
             self.subject.cuda_from_other_sources.append(
                 SourceLine(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
             )
-        if has_packages and source.index not in self.copied_stages:
-            self.copied_stages.add(source.index)
-            self._add_stage_packages(source)
+        if has_packages and source_stage.index not in self.copied_stages:
+            self.copied_stages.add(source_stage.index)
+            self._add_stage_packages(source_stage)
 
     def _list_ancestors(self, stage: BuildStage) -> list[BuildStage]:
         """Return a stage followed by the stages that it builds on."""
@@ -234,36 +234,37 @@ class _ImageReader:
             stages.append(self.file.stages[parent])
         return stages
 
-    def _has_cuda(self, source: BuildStage) -> bool:
-        """Return whether a stage has CUDA from its base image, apt, conda or another command than pip."""
-        return bool(_CUDA_MENTION.search(self._list_ancestors(source)[-1].base or "")) or any(
+    def _has_cuda(self, stage: BuildStage) -> bool:
+        """Return whether a stage has CUDA from its base image or from a command other than pip."""
+        return bool(_CUDA_MENTION.search(self._list_ancestors(stage)[-1].base or "")) or any(
             parse_pip_call(command) is None and _CUDA_MENTION.search(command.text)
-            for command in self._iter_commands(source)
+            for command in self._iter_commands(stage)
         )
 
-    def _has_conda_cuda(self, source: BuildStage) -> bool:
+    def _has_conda_cuda(self, stage: BuildStage) -> bool:
         """Return whether a stage installs CUDA packages with conda."""
-        calls = (parse_conda_call(command) for command in self._iter_commands(source))
+        calls = (parse_conda_call(command) for command in self._iter_commands(stage))
         return any(
             _CUDA_MENTION.search(name) for call in calls if call is not None for name, _ in call.packages
         )
 
     def _iter_commands(self, source: BuildStage) -> Iterator[Command]:
-        """Yield the shell commands of a stage and of those that it builds on."""
+        """Yield the shell commands of a stage and of the stages that it builds on."""
         for stage in self._list_ancestors(source):
             yield from (step.command for step in stage.steps if isinstance(step, ShellCommand))
 
-    def _add_stage_packages(self, source: BuildStage) -> None:
-        """Add the packages that pip installed in another stage, from which a COPY brings them."""
-        stages = self._list_ancestors(source)
-        first = stages[-1]
+    def _add_stage_packages(self, source_stage: BuildStage) -> None:
+        """Add the packages that a COPY brings from another stage, in which pip installed them."""
+        stages = self._list_ancestors(source_stage)
+        first_stage = stages[-1]
         pythons, copies = self.pythons, self.copies
-        base_image = describe_base(first.base, first.written_base, first.line, pythons.compat)
+        base_image = describe_base(first_stage.base, first_stage.written_base, first_stage.line, pythons.compat)
+        # The other stage has its own Python versions and its own copies from the build context.
         self.pythons, self.copies = PythonTracker(base_image, pythons.compat), []
         for stage in reversed(stages):
             for step in stage.steps:
                 if isinstance(step, ShellCommand) and (call := parse_pip_call(step.command)) is not None:
-                    self._parse_pip(call, step)
+                    self._apply_pip_call(call, step)
                 elif isinstance(step, ShellCommand):
                     self.pythons.apply_command(step.command)
                 elif isinstance(step, Copy) and step.origin is None:
@@ -281,23 +282,23 @@ class _ImageReader:
             return None
         target = posixpath.normpath(target)
         for copy in reversed(self.copies[-200:]):
-            for candidate in _list_sources(copy, target):
+            for source_path in _list_source_paths(copy, target):
                 if copy.content is not None:
                     return posixpath.basename(target), copy.content
-                text = self.read(candidate)
+                text = self.read(source_path)
                 if text is not None:
-                    return candidate, text
+                    return source_path, text
         return None
 
     # --- commands ---
 
-    def _parse_command(self, step: ShellCommand) -> None:
+    def _apply_command(self, step: ShellCommand) -> None:
         """Apply a shell command."""
         command = step.command
         text = command.text
         subject = self.subject
         if (pip := parse_pip_call(command)) is not None:
-            self._parse_pip(pip, step)
+            self._apply_pip_call(pip, step)
             return
         if (apt := parse_apt_call(command)) is not None:
             if apt.action == "update":
@@ -321,9 +322,9 @@ class _ImageReader:
         )
 
     def _record_other_command(self, name: str, text: str, line: int, targets: str) -> None:
-        """Record the effect of another command on the loader, the apt repositories or CUDA.
+        """Record the effect of a command that is not pip, apt or conda on the loader, apt or CUDA.
 
-        `targets` are the files that its output is redirected to.
+        `targets` are the files that its output is redirected to, separated by spaces.
         """
         subject = self.subject
         if "sources.list.d" in text and name in ("rm", "mv", "sed", "find", "unlink"):
@@ -345,7 +346,7 @@ class _ImageReader:
 
     # --- pip ---
 
-    def _parse_pip(self, call: PipCall, step: ShellCommand) -> None:
+    def _apply_pip_call(self, call: PipCall, step: ShellCommand) -> None:
         """Apply a pip or uv command."""
         subject = self.subject
         python = call.python or self.pythons.find_python(call.program)
@@ -359,24 +360,24 @@ class _ImageReader:
         if self.pythons.is_refused(call, step.command) and call.action == "install":
             subject.refused_lines.append(SourceLine(step.command.text[:200], call.line))
         self.requirements, self.limits = [], []
-        unknown_before = subject.other_count, len(subject.unknown_lines)
+        unknown_counts_before = subject.other_count, len(subject.unknown_lines)
         subject.other_count += call.other_count
         subject.skips_dependencies = subject.skips_dependencies or not call.has_dependencies
         for requirement in call.packages:
             self._add_requirement(requirement, python)
         for path in call.files:
-            self._parse_requirements(path, step, python, depth=0)
+            self._apply_requirements_file(path, step, python, depth=0)
         for path in call.constraints:
-            self._parse_requirements(path, step, python, depth=0, constraint=True)
+            self._apply_requirements_file(path, step, python, depth=0, is_constraint=True)
         if call.action == "install" and call.has_dependencies and len(subject.pip_calls) < MAX_CALLS:
             options = {argument.text.partition("=")[0] for argument in step.command.words}
             uses_default_index = (
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
-            was_all_read = unknown_before == (subject.other_count, len(subject.unknown_lines))
+            is_all_read = unknown_counts_before == (subject.other_count, len(subject.unknown_lines))
             is_complete = (
                 uses_default_index
-                and was_all_read
+                and is_all_read
                 and all(
                     requirement.is_known and not requirement.redirected_part and "@" not in requirement.text
                     for requirement in self.requirements
@@ -386,48 +387,48 @@ class _ImageReader:
                 PipInstall(python, tuple(self.requirements), tuple(self.limits), is_complete)
             )
 
-    def _parse_requirements(
-        self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
+    def _apply_requirements_file(
+        self, path: str, step: ShellCommand, python: str | None, *, depth: int, is_constraint: bool = False
     ) -> None:
         """Apply a requirements or constraints file and the files that it includes."""
         self.file_count += 1
-        file = self._find_file(path, step.folder) if self.file_count <= MAX_FILES and depth < 5 else None
-        if file is None:
-            kind = "constraints" if constraint else "requirements"
+        requirements_file = self._find_file(path, step.folder) if self.file_count <= MAX_FILES and depth < 5 else None
+        if requirements_file is None:
+            kind = "constraints" if is_constraint else "requirements"
             self.subject.unknown_lines.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
             return
-        name, text = file
+        name, text = requirements_file
         for number, file_line in iter_requirement_lines(text):
             line = re.sub(r"\s--hash[= ]\S+", "", file_line).strip()
             option, _, value = line.partition("=") if line.startswith("--") else line.partition(" ")
             if option in ("-r", "--requirement", "-c", "--constraint"):
                 value = value.strip() or line.split()[-1]
-                inner = posixpath.join(posixpath.dirname(path), value)
-                self._parse_requirements(
-                    inner,
+                included_path = posixpath.join(posixpath.dirname(path), value)
+                self._apply_requirements_file(
+                    included_path,
                     step,
                     python,
                     depth=depth + 1,
-                    constraint=constraint or option in ("-c", "--constraint"),
+                    is_constraint=is_constraint or option in ("-c", "--constraint"),
                 )
             elif line.startswith("-r") and not line.startswith("--"):
-                inner = posixpath.join(posixpath.dirname(path), line[2:].strip())
-                self._parse_requirements(inner, step, python, depth=depth + 1, constraint=constraint)
+                included_path = posixpath.join(posixpath.dirname(path), line[2:].strip())
+                self._apply_requirements_file(included_path, step, python, depth=depth + 1, is_constraint=is_constraint)
             elif (
                 not line.startswith("-")
                 and (requirement := parse_requirement(line, number, name)) is not None
             ):
-                if constraint:
+                if is_constraint:
                     self.limits.append(requirement)
                     self.subject.constraints.setdefault(requirement.name, []).append(requirement)
                 else:
                     self._add_requirement(requirement, python)
-            elif not constraint:
+            elif not is_constraint:
                 self.subject.other_count += 1
 
     def _add_requirement(self, requirement: PipRequirement, python: str | None) -> None:
-        """Add a requirement unless its marker excludes it."""
-        if not _may_apply(requirement, python):
+        """Record that pip installs a requirement, unless its marker excludes this Python."""
+        if not _may_match(requirement, python):
             return
         self.requirements.append(requirement)
         installed = InstalledDistribution(requirement, python)
@@ -457,21 +458,21 @@ def _is_tensorflow(name: str) -> bool:
     )
 
 
-def _may_apply(requirement: PipRequirement, python: str | None) -> bool:
-    """Return whether the requirement's marker matches Linux and this Python, or may match it."""
+def _may_match(requirement: PipRequirement, python: str | None) -> bool:
+    """Return whether a requirement's marker matches Linux and this Python, or may match if unknown."""
     if not requirement.marker:
         return True
     if python is None and re.search("python|implementation", requirement.marker):
         return True
     try:
-        # if the Python is unknown, the marker is about something else
+        # If the Python is unknown, the marker is about something else, so that any version will do.
         return Marker(requirement.marker).evaluate(versions.make_marker_environment(python or "3.12"))
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         return True
 
 
-def _list_sources(copy: Copy, path: str) -> list[str]:
-    """Return the paths in the build context that a file of the image may be copied from."""
+def _list_source_paths(copy: Copy, path: str) -> list[str]:
+    """Return the paths in the build context from which a COPY may have made the file `path` of the image."""
     target = copy.target
     if target is None:
         return []
@@ -479,18 +480,18 @@ def _list_sources(copy: Copy, path: str) -> list[str]:
     if copy.content is not None:
         return [path] if path == target_path else []
     paths = []
-    for written in copy.sources[:50]:
-        source = written.lstrip("/")
+    for source_text in copy.sources[:50]:
+        source = source_text.lstrip("/")
         name = posixpath.basename(source.rstrip("/"))
         if path == target_path and len(copy.sources) == 1 and not target.endswith("/"):
             paths.append(source)
         prefix = target_path if target_path.endswith("/") else target_path + "/"
         if not path.startswith(prefix):
             continue
-        relative = path[len(prefix) :]
+        relative_path = path[len(prefix) :]
         if len(name) < 200 and (
-            relative == name or ("/" not in relative and name and fnmatch.fnmatchcase(relative, name))
+            relative_path == name or ("/" not in relative_path and name and fnmatch.fnmatchcase(relative_path, name))
         ):
-            paths.append(posixpath.normpath(posixpath.join(posixpath.dirname(source), relative)))
-        paths.append(posixpath.normpath(posixpath.join(source, relative)))
+            paths.append(posixpath.normpath(posixpath.join(posixpath.dirname(source), relative_path)))
+        paths.append(posixpath.normpath(posixpath.join(source, relative_path)))
     return paths

@@ -29,19 +29,19 @@ __all__ = [
 ]
 
 MAX_PIP_ARGUMENTS = 5000
-"""Limit for the arguments of one pip command that are read."""
-# A program such as pip, pip3, pip3.8 or pip-3.8; the group is the version.
+"""The largest number of arguments of one pip command that are read."""
 _PIP = re.compile(r"pip-?(\d(?:\.\d{1,2})?)?")
-# A program such as python, python3 or python3.8; the group is the version.
+"""A program such as pip, pip3, pip3.8 or pip-3.8; the group is the version."""
 _PYTHON = re.compile(r"(?:python|pypy)(\d(?:\.\d{1,2})?)?")
-# NAME-VERSION[-BUILD]-PYTHON-ABI-PLATFORM.whl, with an optional path and fragment.
+"""A program such as python, python3 or python3.8; the group is the version."""
 _WHEEL = re.compile(
     r"(?:.*/)?([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9_.+!]*)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl(?:#.*)?"
 )
-# [CHANNEL::]NAME[VERSION CONDITION]
+"""NAME-VERSION[-BUILD]-PYTHON-ABI-PLATFORM.whl, with an optional path and fragment."""
 _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_.-]+)\s*((?:[<>=!~]=?|==).*)?")
-# NAME[:ARCHITECTURE][=VERSION][/RELEASE]
+"""[CHANNEL::]NAME[VERSION CONDITION]"""
 _APT_SPEC = re.compile(r"([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)?(?:=(\S+))?(?:/\S+)?")
+"""NAME[:ARCHITECTURE][=VERSION][/RELEASE]"""
 _OPTIONS_WITH_VALUE = frozenset(
     [
         "-i",
@@ -116,7 +116,7 @@ class PipRequirement:
     source: str
     """The name of the file that it is in. Empty for the Dockerfile."""
     is_known: bool = True
-    """Whether it is completely known. A part is unknown if it comes from a variable without a value."""
+    """Whether the whole requirement is known. A part from a variable without a known value is unknown."""
     redirected_part: str = ""
     """The part that the shell interprets as a redirection, such as `>=2.4`. Empty if there is none."""
     marker: str = ""
@@ -145,7 +145,7 @@ class PipCall:
     other_count: int
     """The number of projects that are given by path or URL."""
     has_dependencies: bool
-    """Whether dependencies are installed as well; False with `--no-deps`."""
+    """Whether the command also installs dependencies; False with `--no-deps`."""
     line: int
 
 
@@ -180,7 +180,7 @@ def parse_requirement(
 ) -> PipRequirement | None:
     """Parse a requirement or a wheel file name as pip does. Return None if it is neither.
 
-    `known` says whether all of the text is known. `redirected_part` is the part that the shell interprets as a redirection.
+    `known` says whether the whole text is known. `redirected_part` is the part that the shell takes for a redirection.
     """
     text = text.strip()
     if len(text) > 1000:
@@ -188,8 +188,17 @@ def parse_requirement(
     match = _WHEEL.fullmatch(text)
     if match is not None:
         name = canonicalize_name(match[1])
-        return PipRequirement(name, frozenset(), f"=={match[2].replace('_', '.')}", text, line, source, known)
+        return PipRequirement(
+            name=name,
+            extras=frozenset(),
+            specifier=f"=={match[2].replace('_', '.')}",
+            text=text,
+            line=line,
+            source=source,
+            is_known=known,
+        )
     try:
+        # An unknown version leaves a text such as "tensorflow==", which is read as "tensorflow".
         requirement = Requirement(text.rstrip("=<>!~") if not known else text)
     except (InvalidRequirement, RecursionError, ValueError):
         return None
@@ -200,7 +209,17 @@ def parse_requirement(
         known = known and match is not None
     name = canonicalize_name(requirement.name)
     extras = frozenset(canonicalize_name(extra) for extra in requirement.extras)
-    return PipRequirement(name, extras, specifier, text, line, source, known, redirected_part, marker)
+    return PipRequirement(
+        name=name,
+        extras=extras,
+        specifier=specifier,
+        text=text,
+        line=line,
+        source=source,
+        is_known=known,
+        redirected_part=redirected_part,
+        marker=marker,
+    )
 
 
 def parse_pip_call(command: Command) -> PipCall | None:
@@ -212,16 +231,16 @@ def parse_pip_call(command: Command) -> PipCall | None:
     name = command.name
     if (
         name in ("conda", "mamba", "micromamba", "poetry", "pipenv", "pdm")
-        and (inner := _find_conda_run(remaining)) is not None
+        and (inner_command := _find_conda_run_command(remaining)) is not None
     ):
-        program, name, remaining = f"{name} run", inner[0].text.rpartition("/")[2], inner[1:]
-        arguments = inner
+        program, name, remaining = f"{name} run", inner_command[0].text.rpartition("/")[2], inner_command[1:]
+        arguments = inner_command
     if (match := _PYTHON.fullmatch(name)) is not None:
-        after_module = _find_pip_module(remaining)
-        if after_module is None:
+        arguments_index = _find_pip_arguments(remaining)
+        if arguments_index is None:
             return None
-        python = match[1] if match[1] and "." in match[1] else None
-        remaining = remaining[after_module:]
+        python = match[1] if match[1] and "." in match[1] else None  # `python3` does not name the minor version
+        remaining = remaining[arguments_index:]
         program = arguments[0].text
     elif name == "uv":
         if not remaining or remaining[0].text != "pip":
@@ -235,12 +254,12 @@ def parse_pip_call(command: Command) -> PipCall | None:
         remaining = remaining[2:] if remaining[0].text in _OPTIONS_WITH_VALUE else remaining[1:]
     if not remaining or remaining[0].text not in ("install", "uninstall", "wheel", "download", "sync"):
         return None
-    return _parse_pip(
+    return _parse_pip_arguments(
         command, remaining[0].text, program, python, remaining[1:], len(command.words) - len(remaining) + 1
     )
 
 
-def _find_conda_run(conda_arguments: Sequence[Word]) -> list[Word] | None:
+def _find_conda_run_command(conda_arguments: Sequence[Word]) -> list[Word] | None:
     """Return the command within `conda run`, such as `pip install …` in `conda run -n tf pip install …`.
 
     `conda_arguments` are those after `conda`. Return None if it is another command.
@@ -255,8 +274,8 @@ def _find_conda_run(conda_arguments: Sequence[Word]) -> list[Word] | None:
     return arguments or None
 
 
-def _find_pip_module(arguments: Sequence[Word]) -> int | None:
-    """Return the index after `-m pip` in Python's arguments, or None if they run anything else."""
+def _find_pip_arguments(arguments: Sequence[Word]) -> int | None:
+    """Return the index after `-m pip` in Python's arguments, or None if they do not run pip."""
     for index, argument in enumerate(arguments):
         if (
             argument.text == "-m"
@@ -269,7 +288,7 @@ def _find_pip_module(arguments: Sequence[Word]) -> int | None:
     return None
 
 
-def _parse_pip(
+def _parse_pip_arguments(
     command: Command, action: str, program: str, python: str | None, arguments: Sequence[Word], offset: int
 ) -> PipCall:
     """Parse the arguments of a pip command.
@@ -292,22 +311,22 @@ def _parse_pip(
             continue
         text = argument.text
         next_argument = arguments[index + 1].text if index + 1 < len(arguments) else ""
-        option, equal, value = text.partition("=")
+        option, equals_sign, value = text.partition("=")
         if option in ("-r", "--requirement", "--requirements"):
-            files.append(value if equal else next_argument)
-            skips_next = not equal
+            files.append(value if equals_sign else next_argument)
+            skips_next = not equals_sign
         elif text.startswith("-r") and len(text) > 2 and not text.startswith("--"):
             files.append(text[2:])
         elif option in ("-c", "--constraint", "--constraints", "--build-constraint", "-b"):
-            constraints.append(value if equal else next_argument)
-            skips_next = not equal
+            constraints.append(value if equals_sign else next_argument)
+            skips_next = not equals_sign
         elif option in ("--python", "-p") and program == "uv":
-            version = value if equal else next_argument
+            version = value if equals_sign else next_argument
             python = version if re.fullmatch(r"\d\.\d{1,2}", version) else python
             program = version if "/" in version else program
-            skips_next = not equal
+            skips_next = not equals_sign
         elif option in ("-e", "--editable"):
-            other_count, skips_next = other_count + 1, not equal
+            other_count, skips_next = other_count + 1, not equals_sign
         elif text == "--no-deps":
             has_dependencies = False
         elif text.startswith("-"):
@@ -325,15 +344,15 @@ def _parse_pip(
         else:
             other_count += 1
     return PipCall(
-        action,
-        program,
-        python,
-        tuple(packages),
-        tuple(files),
-        tuple(constraints),
-        other_count,
-        has_dependencies,
-        command.line,
+        action=action,
+        program=program,
+        python=python,
+        packages=tuple(packages),
+        files=tuple(files),
+        constraints=tuple(constraints),
+        other_count=other_count,
+        has_dependencies=has_dependencies,
+        line=command.line,
     )
 
 
@@ -392,15 +411,16 @@ def parse_apt_call(command: Command) -> AptCall | None:
 def iter_requirement_lines(text: str) -> Iterable[tuple[int, str]]:
     """Yield (number, line) for the lines of a requirements file.
 
-    Continued lines are joined, and comments and empty lines are skipped. The number is that of the first line.
+    Continued lines are joined, with the number of the first one. Comments and empty lines are skipped.
     """
-    start, pieces = 0, list[str]()
+    first_number, line_parts = 0, list[str]()
+    # The additional empty line ends a last line that has a backslash.
     for number, text_line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
-        start = start or number
+        first_number = first_number or number
         if text_line.endswith("\\"):
-            pieces.append(text_line[:-1])
+            line_parts.append(text_line[:-1])
             continue
-        line = re.sub(r"(?:^|\s)#.*$", "", " ".join([*pieces, text_line])).strip()
+        line = re.sub(r"(?:^|\s)#.*$", "", " ".join([*line_parts, text_line])).strip()
         if line:
-            yield start, line
-        start, pieces = 0, []
+            yield first_number, line
+        first_number, line_parts = 0, []

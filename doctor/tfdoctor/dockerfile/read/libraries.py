@@ -1,7 +1,7 @@
 """Find the CUDA libraries that a TensorFlow release opens in the model of an image.
 
 The libraries come from the base image, NVIDIA's apt packages or NVIDIA's wheels. CUDA from another source (a runfile, a
-copy, conda) is not inspected; if there is one, a library that is not found is unknown instead of missing.
+copy, conda) is not inspected. If there is such a source, a library that is not found is unknown instead of missing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["SITE_FOLDER", "RequiredLibrary", "list_libraries", "list_nvidia_wheels"]
 
 SITE_FOLDER = "site-packages"
-"""The folder that pip installs into, as a relative path because its parent is unknown."""
+"""The folder that pip installs into. The path is relative, because the parent folder is unknown."""
 _SYSTEM_FOLDER = "/usr/lib/x86_64-linux-gnu"
 
-# An apt package such as cuda-libraries-12-4.
 _VERSIONED_PACKAGE = re.compile(r"(.+?)-(\d{1,2})-(\d{1,2})")
-# An apt package such as libcudnn8-dev or cudnn9-cuda-12.
+"""An apt package such as cuda-libraries-12-4."""
 _CUDNN_PACKAGE = re.compile(r"(?:lib)?cudnn(\d)(?:-dev|-headers)?(?:-cuda-(\d{1,2}))?(?:-dev|-headers)?")
-# A project such as nvidia-cublas-cu12.
+"""An apt package such as libcudnn8-dev or cudnn9-cuda-12."""
 _NVIDIA_WHEEL = re.compile(r"nvidia-([a-z0-9-]+?)-cu(\d{2})")
+"""A project such as nvidia-cublas-cu12."""
 _TOOLKIT_PACKAGES = frozenset(
     {"cuda", "cuda-toolkit", "cuda-libraries", "cuda-runtime", "cuda-libraries-dev", "cuda-demo-suite"}
 )
@@ -67,7 +67,7 @@ class RequiredLibrary:
 
 
 def list_nvidia_wheels(subject: ImageModel) -> dict[str, str]:
-    """Return the version of each installed NVIDIA wheel, by project name. It is empty if it is not pinned."""
+    """Return the version of each installed NVIDIA wheel by project name; empty for a wheel without a pin."""
     return {
         name: _parse_pin(installed.requirement.specifier)
         for name, installed in subject.packages.items()
@@ -84,7 +84,7 @@ def _parse_pin(specifier: str) -> str:
 def list_libraries(
     subject: ImageModel, tensorflow: TensorFlow, compat: Compat
 ) -> tuple[RequiredLibrary, ...]:
-    """Return the libraries that the release opens, or none if the release is unknown or has no GPU code."""
+    """Return the libraries that the release opens; empty if the release is unknown or has no GPU code."""
     release = tensorflow.release
     if tensorflow.state != "there" or release is None or not release.gpu:
         return ()
@@ -92,16 +92,17 @@ def list_libraries(
     if (
         base.kind in ("official", "ngc")
         and base.tensorflow == release.version
-        and _has_working_libraries(base, compat)
+        and _has_complete_libraries(base, compat)
     ):
-        return tuple(RequiredLibrary(name, True) for name in release.required_libraries)
+        return tuple(RequiredLibrary(soname, is_found=True) for soname in release.required_libraries)
+    # Sources of CUDA that are not inspected, and base images whose CUDA version is unknown.
     may_be_elsewhere = (
         base.kind == "unknown"
         or bool(subject.cuda_from_other_sources)
-        or any(re.match(r"cuda|cudnn|cudatoolkit", name) for name in subject.conda)
+        or any(re.match(r"cuda|cudnn|cudatoolkit", package) for package in subject.conda)
         or any(
-            name in ("cuda", "cuda-toolkit", "nvidia-cuda-toolkit", "nvidia-cudnn", "cudnn")
-            for name in subject.apt
+            package in ("cuda", "cuda-toolkit", "nvidia-cuda-toolkit", "nvidia-cudnn", "cudnn")
+            for package in subject.apt
         )
         or (
             base.kind in ("cuda", "official", "ngc")
@@ -110,17 +111,17 @@ def list_libraries(
         )
     )
     if base.kind == "official" and not subject.tensorflows:
-        may_be_elsewhere = True  # the official-image-broken check reports its libraries
+        may_be_elsewhere = True  # the official-image-broken check reports missing libraries
     if any("nvidia" in line.text or "requirements" in line.text for line in subject.unknown_lines):
         may_be_elsewhere = True
     return tuple(
-        _find_library(name, subject, tensorflow, release, compat, may_be_elsewhere=may_be_elsewhere)
-        for name in release.required_libraries
+        _find_library(soname, subject, tensorflow, release, compat, may_be_elsewhere=may_be_elsewhere)
+        for soname in release.required_libraries
     )
 
 
-def _has_working_libraries(base: BaseReference, compat: Compat) -> bool:
-    """Return whether a base image's TensorFlow finds its libraries, as in NGC and most official images."""
+def _has_complete_libraries(base: BaseReference, compat: Compat) -> bool:
+    """Return whether a base image contains all libraries of its TensorFlow. NGC images always do."""
     if base.kind == "ngc":
         return True
     image = compat.official_image(base.tensorflow or "")
@@ -136,29 +137,31 @@ def _find_library(
     *,
     may_be_elsewhere: bool,
 ) -> RequiredLibrary:
-    """Return a library and whether the image has it. With `may_be_elsewhere`, a missing one is unknown."""
+    """Return whether the image has a library. With `may_be_elsewhere`, a missing library is unknown."""
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
-        return RequiredLibrary(soname, True)
-    other_versions: list[ImageLibrary] = []
-    for offer in _iter_offers(soname, subject, compat):
-        if offer.name == soname:
-            return RequiredLibrary(soname, True, offer)
-        other_versions.append(offer)
-    if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not other_versions:
+        return RequiredLibrary(soname, is_found=True)
+    libraries_in_other_versions: list[ImageLibrary] = []
+    for image_library in _iter_image_libraries(soname, subject, compat):
+        if image_library.name == soname:
+            return RequiredLibrary(soname, is_found=True, offer=image_library)
+        libraries_in_other_versions.append(image_library)
+    if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not libraries_in_other_versions:
         may_be_elsewhere = True  # the version of the image's cuDNN is unknown
     return RequiredLibrary(
-        soname, None if may_be_elsewhere else False, other_versions[0] if other_versions else None
+        soname,
+        is_found=None if may_be_elsewhere else False,
+        offer=libraries_in_other_versions[0] if libraries_in_other_versions else None,
     )
 
 
-def _iter_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[ImageLibrary]:
+def _iter_image_libraries(soname: str, subject: ImageModel, compat: Compat) -> Iterator[ImageLibrary]:
     """Yield the libraries in the image that have this name, in any version."""
     parts = split_soname(soname)
     if parts is None:
         return
     stem = parts[0]
     if stem == "cudnn":
-        yield from _iter_cudnn_offers(subject, str(compat.newest_cudnn_major))
+        yield from _iter_cudnn_libraries(subject, str(compat.newest_cudnn_major))
         return
     for folder, cuda, source_line in _iter_toolkits(soname, stem, subject, compat):
         actual_soname = compat.find_soname(stem, cuda)
@@ -180,7 +183,7 @@ def _iter_toolkits(
         match = _NVIDIA_WHEEL.fullmatch(project)
         wheel = compat.find_wheel(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
-            # The name has only the major version; CUDA 11's wheels have the sonames of 11.7 and newer.
+            # The project name has only the major version of CUDA. CUDA 11's wheels have the sonames of 11.7 and newer.
             cuda = compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0")
             yield f"{SITE_FOLDER}/{wheel.folder}", cuda, subject.packages[project].requirement.source_line
     base = subject.base
@@ -193,14 +196,15 @@ def _iter_toolkits(
         cuda = f"{match[2]}.{match[3]}"
         package = compat.find_nvidia_package(soname, cuda)
         runtime_name = name.replace("-dev-", "-")
+        # A package may be called cuda-cublas-… instead of libcublas-….
         if match[1] in _TOOLKIT_PACKAGES or (
             package is not None and runtime_name in (package, package.replace("lib", "cuda-", 1))
         ):
             yield "", cuda, SourceLine(name, line)
 
 
-def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[ImageLibrary]:
-    """Yield every cuDNN in the image. An unpinned wheel has the major version `newest_major`."""
+def _iter_cudnn_libraries(subject: ImageModel, newest_major: str) -> Iterator[ImageLibrary]:
+    """Yield every cuDNN in the image. A wheel without a pin has the major version `newest_major`."""
     for project, version in list_nvidia_wheels(subject).items():
         if project.startswith("nvidia-cudnn-"):
             name = f"libcudnn.so.{versions.major(version or newest_major)}"
@@ -213,17 +217,17 @@ def _iter_cudnn_offers(subject: ImageModel, newest_major: str) -> Iterator[Image
         match = _CUDNN_PACKAGE.fullmatch(name)
         if match is not None:
             version_match = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
-            version_text = version_match[0] if version_match is not None else None
+            cudnn_version = version_match[0] if version_match is not None else None
             yield ImageLibrary(
                 f"{_SYSTEM_FOLDER}/libcudnn.so.{match[1]}",
                 SourceLine(f"{name}={pin}" if pin else name, line),
-                version_text,
+                cudnn_version,
             )
     base = subject.base
     if base.cudnn is not None and re.match(r"\d", base.cudnn):
-        version_text = base.cudnn if "." in base.cudnn else None
+        cudnn_version = base.cudnn if "." in base.cudnn else None
         yield ImageLibrary(
-            f"{_SYSTEM_FOLDER}/libcudnn.so.{versions.major(base.cudnn)}", base.source_line, version_text
+            f"{_SYSTEM_FOLDER}/libcudnn.so.{versions.major(base.cudnn)}", base.source_line, cudnn_version
         )
     elif (
         base.kind == "cuda"

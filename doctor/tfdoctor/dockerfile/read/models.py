@@ -41,7 +41,7 @@ class Copy:
     """A COPY or ADD instruction, or a bind mount of a RUN."""
 
     sources: tuple[str, ...]
-    """The paths as written, with variables expanded. Unknown ones are omitted."""
+    """The paths with their variables expanded. Paths that are not known are omitted."""
     target: str | None
     """The absolute path in the image. None if unknown."""
     origin: str | None

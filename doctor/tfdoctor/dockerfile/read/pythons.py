@@ -1,4 +1,4 @@
-"""Track which Python version `python3`, `pip` and similar commands run at a line of a Dockerfile."""
+"""Track which Python version `python3`, `pip` and similar commands run at each line of a Dockerfile."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonTracker"]
 
-# A program with a version in its name, such as python3.8 or pip3.8.
-_VERSIONED = re.compile(r"(?:.*/)?(?:python|pip)(\d\.\d{1,2})")
-# A program without a full version in its name, such as python3 or pip.
-_UNVERSIONED = re.compile(r"(?:.*/)?(python3?|pip3?)")
-# Tools that install or select a Python version, which is unknown afterwards.
+_VERSIONED_PROGRAM = re.compile(r"(?:.*/)?(?:python|pip)(\d\.\d{1,2})")
+"""A program with a version in its name, such as python3.8 or pip3.8."""
+_UNVERSIONED_PROGRAM = re.compile(r"(?:.*/)?(python3?|pip3?)")
+"""A program without a full version in its name, such as python3 or pip."""
 _VERSION_MANAGERS = frozenset({"pyenv", "asdf", "rye", "pixi", "add-pkg", "module"})
-
-
+"""Tools that install or select a Python version, which is unknown afterwards."""
 _PERMITTING_OPTIONS = frozenset(
     {"--break-system-packages", "--target", "-t", "--prefix", "--root", "--dry-run", "--python", "-p"}
 )
-"""pip options that let it change the system's Python, or make it install elsewhere."""
+"""Options that allow pip to change the system's Python, or that make pip install elsewhere."""
 
 
 def _has_plain_pip(base: BaseReference) -> bool:
@@ -36,7 +34,7 @@ def _has_plain_pip(base: BaseReference) -> bool:
 
 
 class PythonTracker:
-    """The Python versions of an image at one step of its build. A version is None if it is unknown."""
+    """The Python versions of an image at one step of its build. An unknown version is None."""
 
     def __init__(self, base: BaseReference, compat: Compat) -> None:
         self.base = base
@@ -46,7 +44,7 @@ class PythonTracker:
         version = base.python
         if base.kind in ("python", "official", "ngc"):
             self.version_by_command |= {"python": version, "pip": version}
-        # since Ubuntu 20.04 and Debian 11, python3-pip also has a `pip` command
+        # Since Ubuntu 20.04 and Debian 11, python3-pip also has a `pip` command.
         elif version is not None and (
             (base.system is not None and base.system >= "20.04") or _has_plain_pip(base)
         ):
@@ -68,7 +66,7 @@ class PythonTracker:
             return version == self.base.python and "--system" in options
         folder = call.program.rpartition("/bin/")[0]
         is_system_pip = folder in ("/usr", "") and (
-            not self.is_environment_active or _VERSIONED.fullmatch(call.program) is not None
+            not self.is_environment_active or _VERSIONED_PROGRAM.fullmatch(call.program) is not None
         )
         return is_system_pip and version == self.base.python
 
@@ -77,7 +75,7 @@ class PythonTracker:
 
         Return None if it is unknown.
         """
-        match = _VERSIONED.fullmatch(program)
+        match = _VERSIONED_PROGRAM.fullmatch(program)
         if match is not None:
             return match[1]
         folder = program.rpartition("/bin/")[0]
@@ -85,7 +83,7 @@ class PythonTracker:
             return self.environments[folder]
         if program == "uv":
             return self.version_by_command.get("python", self.version_by_command.get("python3"))
-        match = _UNVERSIONED.fullmatch(program)
+        match = _UNVERSIONED_PROGRAM.fullmatch(program)
         if match is None or (folder and folder not in ("/usr", "/usr/local", "")):
             return None
         return self.version_by_command.get(match[1])
@@ -93,9 +91,10 @@ class PythonTracker:
     def apply_setting(self, setting: Setting) -> None:
         """Apply an ENV instruction: PATH, VIRTUAL_ENV or PIP_BREAK_SYSTEM_PACKAGES."""
         if setting.name == "PATH":
-            folders = re.split(r"[:\s]", (setting.value or setting.text)[:4096])
+            entries = re.split(r"[:\s]", (setting.value or setting.text)[:4096])
             self._use_environment(
-                next((f.removesuffix("/bin") for f in folders if f.endswith("/bin")), ""), setting.text
+                next((entry.removesuffix("/bin") for entry in entries if entry.endswith("/bin")), ""),
+                setting.text,
             )
         elif setting.name == "PIP_BREAK_SYSTEM_PACKAGES" and setting.value not in ("", "0", "false"):
             self.is_managed = False
@@ -167,7 +166,7 @@ class PythonTracker:
                 )
             ):
                 self._add_environment(arguments[index + 2 :], version)
-            # get-pip.py as an argument, or as in `curl … | python3`
+            # get-pip.py is an argument, or it is read from a pipe, as in `curl … | python3`.
             elif any("get-pip" in argument for argument in arguments[1:]) or (
                 command.is_piped and len(arguments) < 3
             ):
@@ -177,7 +176,8 @@ class PythonTracker:
 
     def _add_link(self, source: str, target: str) -> None:
         """Apply a link that gives a Python a name without a version."""
-        match = _UNVERSIONED.fullmatch(target.rstrip("/") if not target.endswith("/bin/") else "")
+        # A link in the folder /usr/bin/ keeps the name of its source.
+        match = _UNVERSIONED_PROGRAM.fullmatch(target.rstrip("/") if not target.endswith("/bin/") else "")
         if match is None:
             return
         version = self.find_python(source)
@@ -188,6 +188,7 @@ class PythonTracker:
         self.version_by_command[name] = version
         if name == "python3":  # Debian's pip3 is a script of /usr/bin/python3
             self.version_by_command["pip3"] = version
+            # python-pip, whose Python is 2.7, has a `pip` command of its own.
             if "pip" in self.version_by_command and self.version_by_command["pip"] != "2.7":
                 self.version_by_command["pip"] = version
 
@@ -199,7 +200,7 @@ class PythonTracker:
             link, path = arguments[index + 1], arguments[index + 2]
         else:
             return
-        match = _UNVERSIONED.fullmatch(link)
+        match = _UNVERSIONED_PROGRAM.fullmatch(link)
         if match is not None:
             self._set_command(match[1], self.find_python(path))
 

@@ -1,4 +1,4 @@
-"""Parse a Dockerfile to stages, and expand ARG and ENV as Docker does. Invalid text raises no error.
+"""Parse the stages of a Dockerfile, and expand ARG and ENV as Docker does. No text raises an error.
 
 An ARG before the first FROM applies to FROM lines only, unless a stage declares it again. Build arguments from the
 command line, variables of base images and the output of commands are marked as unknown.
@@ -28,18 +28,17 @@ __all__ = ["parse_dockerfile"]
 
 MAX_INSTRUCTIONS = 10_000
 MAX_STEPS = 20_000
-"""Limit for the commands, copies and variables that are read (see `Dockerfile.is_truncated`)."""
-# --NAME or --NAME=VALUE, with an optionally quoted value.
+"""The largest number of commands, copies and variables that are read (see `Dockerfile.is_truncated`)."""
 _FLAG = re.compile(r"\s*--([a-z-]{1,30})(?:=(\"[^\"]*\"|\S*))?")
-# NAME=VALUE, where the value has quoted and unquoted parts.
+"""--NAME or --NAME=VALUE, with an optionally quoted value."""
 _PAIR = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_.-]*)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)", re.DOTALL
 )
-# NAME without a value, in an ARG instruction.
+"""NAME=VALUE, where the value has quoted and unquoted parts."""
 _ARGUMENT_NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)(?=\s|$)")
-# The start of a heredoc, such as <<EOF.
+"""NAME without a value, in an ARG instruction."""
 _HEREDOC_WORD = re.compile(r"\d?<<-?['\"]?[A-Za-z_][A-Za-z0-9_.-]*['\"]?")
-# Build arguments that Docker defines; their values are unknown.
+"""The marker that starts a heredoc, such as <<EOF."""
 _BUILD_ARGUMENTS = (
     "TARGETPLATFORM",
     "TARGETOS",
@@ -49,6 +48,7 @@ _BUILD_ARGUMENTS = (
     "BUILDOS",
     "BUILDARCH",
 )
+"""Build arguments that Docker defines. Their values are unknown."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _StageBuilder:
     folder: str | None = "/"
     """The working directory. None if unknown."""
     is_posix: bool = True
-    """Whether RUN uses a POSIX shell. Commands of other shells, which SHELL can select, are not read."""
+    """Whether RUN uses a POSIX shell. SHELL can select another one, whose commands are not read."""
     steps: list[Step] = field(default_factory=list)
 
     @property
@@ -97,10 +97,10 @@ def parse_dockerfile(text: str) -> Dockerfile:
     """Return the parsed Dockerfile. It has no stages if the text has no FROM."""
     global_arguments: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
     stages: list[_StageBuilder] = []
-    step_count, is_cut = 0, False
-    for number, instruction in enumerate(parse_instructions(text)):
-        if number >= MAX_INSTRUCTIONS or step_count >= MAX_STEPS:
-            is_cut = True
+    step_count, is_truncated = 0, False
+    for instruction_count, instruction in enumerate(parse_instructions(text)):
+        if instruction_count >= MAX_INSTRUCTIONS or step_count >= MAX_STEPS:
+            is_truncated = True
             break
         if instruction.name == "FROM":
             stages.append(_start_stage(instruction, global_arguments, stages))
@@ -108,10 +108,10 @@ def parse_dockerfile(text: str) -> Dockerfile:
             if instruction.name == "ARG":
                 _parse_arguments(instruction.body.text, global_arguments, {}, global_arguments)
         else:
-            previous_count = len(stages[-1].steps)
+            step_count_before = len(stages[-1].steps)
             _parse_instruction(instruction, stages[-1], global_arguments)
-            step_count += len(stages[-1].steps) - previous_count
-    return Dockerfile(tuple(stage.finish() for stage in stages), is_cut)
+            step_count += len(stages[-1].steps) - step_count_before
+    return Dockerfile(tuple(stage.finish() for stage in stages), is_truncated)
 
 
 def _start_stage(
@@ -119,13 +119,13 @@ def _start_stage(
 ) -> _StageBuilder:
     """Return a new stage for a FROM instruction.
 
-    It inherits the variables, the folder and the shell of a stage that it builds on.
+    If it builds on another stage, it inherits the variables, the folder and the shell of that stage.
     """
     flags, arguments_text = _parse_flags(instruction.body.text)
     arguments = arguments_text.split()
-    written = arguments[0] if arguments else ""
+    written_base = arguments[0] if arguments else ""
     name = arguments[2].lower() if len(arguments) > 2 and arguments[1].lower() == "as" else ""
-    expanded = expand(written, global_arguments)
+    expanded = expand(written_base, global_arguments)
     image = expanded.text.strip("\"'") if expanded.is_known else None
     platform = expand(flags.get("platform", ""), global_arguments)
     parent = None
@@ -138,7 +138,7 @@ def _start_stage(
         name=name,
         base=None if parent is not None or not image else image,
         parent=parent.index if parent is not None else None,
-        written_base=written,
+        written_base=written_base,
         line=instruction.line,
         platform=platform.text if platform.is_known and platform.text else None,
     )
@@ -183,7 +183,10 @@ def _parse_arguments(
     variables: dict[str, str | None],
     global_arguments: dict[str, str | None],
 ) -> None:
-    """Add the variables of `ARG A` or `ARG A=1 B=2` to `arguments`. The values may refer to `variables`."""
+    """Add the variables of `ARG A` or `ARG A=1 B=2` to `arguments`. The values may refer to `variables`.
+
+    Before the first FROM, `arguments` and `global_arguments` are the same object.
+    """
     position = 0
     while position < len(text):
         match = _PAIR.match(text, position)
@@ -251,7 +254,7 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
         except (ValueError, RecursionError):
             value = []
         arguments = (
-            [instruction for instruction in value if isinstance(instruction, str)]
+            [item for item in value if isinstance(item, str)]
             if isinstance(value, list)
             else []
         )
@@ -265,7 +268,7 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
     if target is not None and destination.text.endswith(("/", "/.")) and target != "/":
         target += "/"
     origin = expand(flags["from"], stage.variables) if "from" in flags else None
-    # "?" is the name of no stage, so that an unknown stage is not taken for the build context
+    # No stage is called "?". An unknown stage must not be taken for the build context, which None stands for.
     origin_name = None if origin is None else origin.text if origin.is_known else "?"
     if instruction.heredocs:
         yield Copy((), target, origin_name, instruction.line, instruction.heredocs[0].text)
@@ -307,7 +310,7 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
     for script, source, start in scripts:
         parsed = parse_commands(
             script,
-            functools.partial(_find_line, source, start),
+            functools.partial(_find_line_number, source, start),
             variables,
             exec_form=True,
         )
@@ -318,7 +321,7 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
             stage.steps.append(ShellCommand(command, folder))
 
 
-def _find_line(source: JoinedText, start: int, offset: int) -> int:
+def _find_line_number(source: JoinedText, start: int, offset: int) -> int:
     return source.line_at(offset + start)
 
 

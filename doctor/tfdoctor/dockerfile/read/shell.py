@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Expanded", "Redirect", "Word", "expand", "parse_commands"]
 
 MAX_VALUE_CHARS = 4096
-"""Size limit of an expanded value. A longer value is unknown."""
+"""The largest length of an expanded value. A longer value is unknown."""
 MAX_SHELL_DEPTH = 3
-"""Limit for nested `sh -c` commands that are read."""
+"""The largest depth of nested `sh -c` commands that are read."""
 MAX_COMMANDS = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_PLAIN_CHARS = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
+_QUOTED_CHARS = re.compile(r'[^"\\]*')
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash"})
 _PREFIX_WORDS = frozenset(
     {
@@ -74,7 +76,7 @@ class Redirect:
     word_count: int
     """The number of words of the command before the redirection."""
     is_glued: bool
-    """Whether it follows a word without a space, as in `tensorflow>=2.4`."""
+    """Whether there is no space between the previous word and it, as in `tensorflow>=2.4`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Command:
     """The program and its arguments, without quotes."""
     redirects: tuple[Redirect, ...] = ()
     is_piped: bool = False
-    """Whether it reads the output of the previous command."""
+    """Whether the command reads the output of the previous one."""
 
     @property
     def name(self) -> str:
@@ -104,7 +106,7 @@ class Command:
 def expand(
     text: str, variables: Mapping[str, str | None], *, default: str | None = None, depth: int = 0
 ) -> Expanded:
-    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and the like, but keep quotes.
+    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and similar forms, but keep quotes.
 
     A variable whose value in `variables` is None is unknown. A name that is not in `variables` has the value `default`,
     or is unknown if that is None. `depth` counts nested expressions.
@@ -166,19 +168,20 @@ def _find_closing(text: str, start: int, opening: str, closing: str) -> int:
 
 
 def _expand_braced(
-    inner: str, variables: Mapping[str, str | None], default: str | None, depth: int
+    expression: str, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> str | None:
-    """Return the value of `${inner}`, or None if it is unknown or nested too deep."""
-    match = _NAME.match(inner)
+    """Return the value of `${expression}`, or None if it is unknown or nested too deeply."""
+    match = _NAME.match(expression)
     if match is None or depth > 4:
         return None
-    name, operation = match[0], inner[match.end() :]
+    name, operation = match[0], expression[match.end() :]
     is_declared = name in variables
     value = variables.get(name, default)
     if not operation:
         return value
 
-    def expand_other(text: str) -> str | None:
+    def expand_alternative(text: str) -> str | None:
+        """Return the text after the operator with its variables expanded; None if it is not known."""
         expanded = expand(text, variables, default=default, depth=depth + 1)
         return expanded.text if expanded.is_known else None
 
@@ -186,11 +189,11 @@ def _expand_braced(
     if operation.startswith((":-", "-")):
         if is_declared and value is None:
             return None
-        return value if value else expand_other(operation.removeprefix(":")[1:])
+        return value if value else expand_alternative(operation.removeprefix(":")[1:])
     if operation.startswith((":+", "+")):
         if is_declared and value is None:
             return None
-        return expand_other(operation.removeprefix(":")[1:]) if value else ""
+        return expand_alternative(operation.removeprefix(":")[1:]) if value else ""
     if value is None:
         return None
     if operation.startswith("/"):
@@ -316,9 +319,9 @@ def _unwrap_command(
 
 
 def _assign(variables: dict[str, str | None], name: str, word: Word, value: str, *, is_lasting: bool) -> None:
-    """Store the value of an assignment if `is_lasting`, that is, if it applies to all later commands.
+    """Store the value of an assignment if `is_lasting`, so that it applies to all later commands.
 
-    The assignment in `A=1 command` applies to that command only and is not stored.
+    The assignment in `A=1 command` applies to that command only. It is not stored.
     """
     if is_lasting:
         variables[name] = value if word.is_known else None
@@ -351,7 +354,7 @@ def _split_commands(
             position = end if line_end < 0 else line_end
         elif char in "\n;|&()":
             operator = text[position : position + 2]
-            if operator in ("&>",):
+            if operator in ("&>",):  # a redirection: the next round reads the `>`
                 position += 1
                 continue
             if builder.words or builder.redirects:
@@ -435,10 +438,6 @@ def _parse_word(
             parts.append(text[position:after_plain])
             position = after_plain
     return Word("".join(parts), is_known, line_at(start)), max(position, start + 1)
-
-
-_PLAIN_CHARS = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
-_QUOTED_CHARS = re.compile(r'[^"\\]*')
 
 
 def _parse_quoted(text: str, position: int) -> tuple[str, int]:

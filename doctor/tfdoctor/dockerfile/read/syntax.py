@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DOCKERFILE_CHARS", "Instruction", "JoinedText", "parse_instructions"]
 
 MAX_DOCKERFILE_CHARS = 1024 * 1024
-"""Limit for the characters of a Dockerfile that are read."""
-# A parser directive, such as "# escape=`".
+"""The largest number of characters of a Dockerfile that are read."""
 _DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]{1,20})[ \t]*=[ \t]*(\S{1,200})[ \t]*")
-# The start of a heredoc, such as <<EOF, <<-EOF or 2<<"EOF".
+"""A parser directive, such as "# escape=`"."""
 _HEREDOC = re.compile(
     r"(?:^|(?<=\s)|(?<=\s\d))<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.-]{0,60})\2(?=\s|$|[;|&>)])"
 )
+"""The start of a heredoc, such as <<EOF, <<-EOF or 2<<"EOF"."""
 _INSTRUCTION_NAME = re.compile(r"[ \t]*([A-Za-z]{1,20})(?=\s|$)")
 _INSTRUCTIONS = frozenset(
     [
@@ -102,17 +102,18 @@ def _find_escape(lines: list[str]) -> str:
 
 def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
     """Yield the instructions in the lines. `escape` is the character that continues a line."""
-    ends: dict[str, list[int]] = {}  # the indexes of the lines with each text that may end a heredoc
+    # The indexes of the lines with each text, because any short line may end a heredoc.
+    end_indexes_by_text: dict[str, list[int]] = {}
     for index, line in enumerate(lines):
         if len(line) < 200:
-            ends.setdefault(line.strip("\t "), []).append(index)
+            end_indexes_by_text.setdefault(line.strip("\t "), []).append(index)
     index = 0
     while index < len(lines):
         line_text = lines[index]
         if not line_text.strip() or line_text.lstrip().startswith("#"):
             index += 1
             continue
-        first_index = index
+        start_index = index
         joined, index = _join_logical_line(lines, index, escape)
         match = _INSTRUCTION_NAME.match(joined.text)
         name = match[1].upper() if match is not None else ""
@@ -121,18 +122,18 @@ def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
         heredocs: list[JoinedText] = []
         if name in ("RUN", "COPY", "ADD"):
             for marker in _HEREDOC.finditer(joined.text):
-                body, index = _parse_heredoc(lines, index, ends, marker[3])
+                body, index = _parse_heredoc(lines, index, end_indexes_by_text, marker[3])
                 if body is None:
                     break
                 heredocs.append(body)
-        yield Instruction(name, _slice_text(joined, match.end()), first_index + 1, tuple(heredocs))
+        yield Instruction(name, _slice_text(joined, match.end()), start_index + 1, tuple(heredocs))
 
 
 def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[JoinedText, int]:
     """Return the logical line that begins at `index`, and the index after it."""
     pieces: list[str] = []
     offsets: list[int] = []
-    numbers: list[int] = []
+    line_numbers: list[int] = []
     size = 0
     continues = True
     while continues and index < len(lines):
@@ -144,10 +145,10 @@ def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[Joine
         continues = stripped.endswith(escape)
         piece = stripped[:-1] if continues else line
         offsets.append(size)
-        numbers.append(index)
+        line_numbers.append(index)
         pieces.append(piece)
         size += len(piece)
-    return JoinedText("".join(pieces), tuple(offsets), tuple(numbers)), index
+    return JoinedText("".join(pieces), tuple(offsets), tuple(line_numbers)), index
 
 
 def _slice_text(text: JoinedText, start: int) -> JoinedText:
@@ -161,21 +162,21 @@ def _slice_text(text: JoinedText, start: int) -> JoinedText:
 
 
 def _parse_heredoc(
-    lines: list[str], index: int, ends: dict[str, list[int]], name: str
+    lines: list[str], index: int, end_indexes_by_text: dict[str, list[int]], end_marker: str
 ) -> tuple[JoinedText | None, int]:
-    """Return the lines of a heredoc up to its end marker `name`, and the index after the marker.
+    """Return the lines of a heredoc up to the line `end_marker`, and the index after that line.
 
-    If there is no such marker, return None and `index`, so that a stray `<<` skips no lines.
+    If there is no such line, return None and `index`, so that a stray `<<` skips no lines.
     """
-    end_indexes = ends.get(name, [])
+    end_indexes = end_indexes_by_text.get(end_marker, [])
     position = bisect.bisect_left(end_indexes, index)
     if position == len(end_indexes):
         return None, index
-    end = end_indexes[position]
+    end_index = end_indexes[position]
     offsets: list[int] = []
     size = 0
-    for line in lines[index:end]:
+    for line in lines[index:end_index]:
         offsets.append(size)
         size += len(line) + 1
-    text = "\n".join(lines[index:end])
-    return JoinedText(text, tuple(offsets) or (0,), tuple(range(index + 1, end + 1)) or (index + 1,)), end + 1
+    text = "\n".join(lines[index:end_index])
+    return JoinedText(text, tuple(offsets) or (0,), tuple(range(index + 1, end_index + 1)) or (index + 1,)), end_index + 1

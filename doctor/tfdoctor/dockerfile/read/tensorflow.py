@@ -18,12 +18,12 @@ __all__ = ["TensorFlow", "find_tensorflow", "resolve_tensorflow"]
 State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
 """What is known about the TensorFlow in an image.
 
-* there: it is a release in the table.
+* there: the release is in the table.
 * unknown: the release cannot be determined.
 * newer: the release is newer than the table.
 * no-such: the release does not exist.
 * no-wheel: the release has no wheel for this Python.
-* retired: it is tensorflow-gpu 2.12.0, which is empty.
+* retired: the release is tensorflow-gpu 2.12.0, which is empty.
 * cpu: the package has no GPU code.
 * none: there is no TensorFlow.
 """
@@ -76,16 +76,34 @@ def find_tensorflow(subject: ImageModel, compat: Compat) -> TensorFlow:
         release = compat.release(base.tensorflow) if base.tensorflow else None
         if base.kind == "official" and base.tensorflow:
             release = compat.release(base.tensorflow, base.package) or release
-        pinned = not base.tag.startswith("latest")
+        is_pinned = not base.tag.startswith("latest")
         state: State = "there" if release is not None else "unknown"
         if base.kind == "official" and base.gpu is False:
             state = "cpu"
-        return TensorFlow(state, base.package, release, base.python, None, pinned, base.reference, base.line)
-    return TensorFlow("none", "tensorflow", None, base.python, None, False, "", base.line)
+        return TensorFlow(
+            state=state,
+            package=base.package,
+            release=release,
+            python=base.python,
+            installed=None,
+            is_pinned=is_pinned,
+            text=base.reference,
+            line=base.line,
+        )
+    return TensorFlow(
+        state="none",
+        package="tensorflow",
+        release=None,
+        python=base.python,
+        installed=None,
+        is_pinned=False,
+        text="",
+        line=base.line,
+    )
 
 
 def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, compat: Compat) -> TensorFlow:
-    """Return the TensorFlow that a requirement and the constraints for it install."""
+    """Return the TensorFlow that a requirement installs, limited by the constraints for its package."""
     requirement = installed.requirement
     specifier = ",".join(
         (
@@ -94,20 +112,20 @@ def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, co
         )
     )
     specifier = specifier.strip(",") if not requirement.redirected_part else ""
-    pinned = requirement.is_known and _is_exact(specifier)
+    is_pinned = requirement.is_known and _allows_one_version(specifier)
 
     def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
-        """Return the TensorFlow of this requirement in this state."""
+        """Return the TensorFlow of this requirement with the given state."""
         return TensorFlow(
-            state,
-            requirement.name,
-            release,
-            installed.python,
-            installed,
-            pinned,
-            requirement.text + requirement.redirected_part,
-            requirement.line,
-            requirement.source,
+            state=state,
+            package=requirement.name,
+            release=release,
+            python=installed.python,
+            installed=installed,
+            is_pinned=is_pinned,
+            text=requirement.text + requirement.redirected_part,
+            line=requirement.line,
+            source=requirement.source,
         )
 
     distribution = compat.distribution(requirement.name)
@@ -117,29 +135,29 @@ def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, co
         return make_tensorflow("unknown")
     releases = [candidate for candidate in compat.releases if candidate.package == requirement.name]
     try:
-        matching = _list_matching(specifier, releases)
+        matching_releases = _list_matching_releases(specifier, releases)
     except (InvalidSpecifier, versions.VersionSyntaxError, ValueError):
         return make_tensorflow("unknown")
     if distribution is not None and distribution.retired and _is_allowed(specifier, distribution.retired):
         return make_tensorflow("retired")
-    if not matching:
+    if not matching_releases:
         is_newer = not specifier or any(
-            spec.operator in ("==", "===", ">=", ">", "~=") and _is_newer(spec.version, releases, compat)
-            for spec in SpecifierSet(specifier)
+            condition.operator in ("==", "===", ">=", ">", "~=") and _is_newer_than_table(condition.version, releases, compat)
+            for condition in SpecifierSet(specifier)
         )
-        is_older = any(_is_older(spec.version, releases) for spec in SpecifierSet(specifier))
+        is_older = any(_is_older_than_table(condition.version, releases) for condition in SpecifierSet(specifier))
         return make_tensorflow("newer" if is_newer else "unknown" if is_older else "no-such")
-    installable = [
+    installable_releases = [
         candidate
-        for candidate in matching
+        for candidate in matching_releases
         if installed.python is None or installed.python in candidate.linux_pythons
     ]
-    if not installable:
-        return make_tensorflow("no-wheel", matching[0])
-    return make_tensorflow("there", installable[0])
+    if not installable_releases:
+        return make_tensorflow("no-wheel", matching_releases[0])
+    return make_tensorflow("there", installable_releases[0])
 
 
-def _is_exact(specifier: str) -> bool:
+def _allows_one_version(specifier: str) -> bool:
     """Return whether a specifier allows only one version."""
     try:
         specifiers = SpecifierSet(specifier)
@@ -148,10 +166,10 @@ def _is_exact(specifier: str) -> bool:
     return any(item.operator in ("==", "===") and not item.version.endswith(".*") for item in specifiers)
 
 
-def _list_matching(specifier: str, releases: list[Release]) -> list[Release]:
+def _list_matching_releases(specifier: str, releases: list[Release]) -> list[Release]:
     """Return the releases that match a specifier, newest first."""
     specifiers = SpecifierSet(specifier)
-    candidates = {release.version for release in releases if not release.yanked or _is_exact(specifier)}
+    candidates = {release.version for release in releases if not release.yanked or _allows_one_version(specifier)}
     matching = (
         set(specifiers.filter(candidates))
         if specifier
@@ -168,16 +186,16 @@ def _is_allowed(specifier: str, version: str) -> bool:
     return SpecifierSet(specifier).contains(version)
 
 
-def _is_newer(text: str, releases: list[Release], compat: Compat) -> bool:
+def _is_newer_than_table(text: str, releases: list[Release], compat: Compat) -> bool:
     """Return whether a version is newer than all releases in the table."""
-    # tensorflow-gpu is retired, so no version of it counts as newer than the table
+    # No version of the retired tensorflow-gpu counts as newer than the table, hence a number above all releases.
     newest = (
         compat.newest.parsed if releases and releases[0].package == "tensorflow" else versions.parse("999")
     )
     return versions.is_version(text.removesuffix(".*")) and versions.parse(text.removesuffix(".*")) > newest
 
 
-def _is_older(text: str, releases: list[Release]) -> bool:
+def _is_older_than_table(text: str, releases: list[Release]) -> bool:
     """Return whether a version is older than all releases in the table."""
     text = text.removesuffix(".*")
     return versions.is_version(text) and bool(releases) and versions.parse(text) < releases[0].parsed

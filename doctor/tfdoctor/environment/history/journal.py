@@ -95,6 +95,7 @@ __all__ = [
 ]
 
 LOCK_FILE, DELETED_STEPS_FOLDER, STAGE_FOLDER, DONE_FILE = "lock", "steps.gone", "stage", "done"
+"""The names of files and folders in `.tfdoctor`, and of the file that marks a finished step in its folder."""
 _RESUME_HINT = (
     "Everything that is needed is kept: the next `tfdoctor fix` or `tfdoctor fix --undo` finishes it first."
 )
@@ -124,6 +125,7 @@ class Journal:
         self._folder = f"{prefix}/{STATE_FOLDER}"
         self._steps = f"{self._folder}/{STEPS_FOLDER}"
         self._lock = -1
+        """The file descriptor of the lock; -1 if the lock is not held."""
         self._history = History()
         self._step: Step | None = None
         self.recovered: tuple[str, ...] = ()
@@ -196,8 +198,8 @@ class Journal:
     def step(self, *, title: str, codes: Sequence[str] = (), paths: Sequence[Path] | None = None) -> Step:
         """Take a snapshot and begin a step. The caller may change the environment after that.
 
-        `paths` are the paths that the step may change; their parent folders may be created, too. None means that any
-        path may change. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
+        `paths` are the paths that the step may change; their parent folders may be created, too. With None, any path may
+        change. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
         """
         self._check_idle()
         scope = Scope(("",)) if paths is None else self._make_scope(paths)
@@ -206,7 +208,10 @@ class Journal:
         )
         folder = f"{self._steps}/{number}"
         entry = HistoryEntry(
-            number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds")
+            number=number,
+            title=title,
+            codes=tuple(codes),
+            when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
         try:
             with _convert_os_errors(
@@ -236,23 +241,25 @@ class Journal:
         Raise JournalError if a path is not in the environment.
         """
         roots: set[str] = set()
-        for path_text in paths:
-            absolute = os.path.join(self._prefix, path_text)
-            real_path = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
+        for given_path in paths:
+            absolute_path = os.path.join(self._prefix, given_path)
+            # Resolve the folder but not the path itself, which may be a link that the step changes.
+            real_folder = os.path.realpath(os.path.dirname(absolute_path))
+            real_path = os.path.join(real_folder, os.path.basename(absolute_path))
             relative = os.path.relpath(real_path, self._prefix)
             try:
                 roots.add(validate_path(relative))
             except ValueError as error:
-                message = f"{clean_line(str(path_text))}: not a path in the environment {self._prefix}"
+                message = f"{clean_line(str(given_path))}: not a path in the environment {self._prefix}"
                 raise JournalError(message) from error
         for path in sorted(roots):
             folder, _, name = path.rpartition("/")
             if name.endswith(".py"):
-                for compiled in snapshot.scan_states(
+                for compiled_path in snapshot.scan_states(
                     self._prefix, Scope((f"{folder}/__pycache__".lstrip("/"),))
                 ):
-                    if os.path.basename(compiled).startswith(f"{name.removesuffix('.py')}."):
-                        roots.add(compiled)
+                    if os.path.basename(compiled_path).startswith(f"{name.removesuffix('.py')}."):
+                        roots.add(compiled_path)
         folders = {
             "/".join(path.split("/")[:depth]) for path in roots for depth in range(1, path.count("/") + 1)
         }
@@ -271,13 +278,14 @@ class Journal:
             if entry.number not in self._history:
                 self._revert(entry)
                 raise
+            # history.json contains the step, so the commit succeeded and only later work failed.
             if not isinstance(error, JournalError):
-                raise  # interrupted after the commit
+                raise
             return self.entries[-1]
 
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
         """Compare the environment with the snapshot, and add the step to history.json. This finishes the step."""
-        _, scope, old_entries = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
+        _title, scope, old_entries = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
         changes = compute_changes(
             self._prefix, self._steps, old_entries, snapshot.scan_states(self._prefix, scope)
         )
@@ -297,10 +305,11 @@ class Journal:
             return
         for path in sorted(snapshot.scan_states(self._prefix, scope)):
             if path not in old_entries or old_entries[path].state.type == "file":
-                absolute = f"{self._prefix}/{path}"
-                before = old_entries.get(path)
-                if before is None or os.lstat(absolute).st_ino != before.state.inode:
-                    give_to_owner_of_folder(absolute)
+                absolute_path = f"{self._prefix}/{path}"
+                old_entry = old_entries.get(path)
+                # A new inode means that the step replaced the file.
+                if old_entry is None or os.lstat(absolute_path).st_ino != old_entry.state.inode:
+                    give_to_owner_of_folder(absolute_path)
 
     def _sync_changes(self, changes: list[PathChange]) -> None:
         """Sync the changed paths to the disk."""
@@ -341,7 +350,7 @@ class Journal:
         """Undo a step that was not committed. Raise JournalError if some paths cannot be restored."""
         self._step = None
         with _convert_os_errors(f"{self._prefix}: the changes could not be taken back", hint=_RESUME_HINT):
-            _, _, lost_paths = self._roll_back(entry.number)
+            _title, _restored_count, lost_paths = self._roll_back(entry.number)
         if lost_paths:
             message = (
                 f"“{clean_line(entry.title)}” was undone, but not completely.{_describe_lost(lost_paths)}"
@@ -355,21 +364,22 @@ class Journal:
         """
         title, scope, entries = snapshot.read_snapshot(f"{self._steps}/{number}")
         changes = snapshot.find_differences(self._prefix, entries, snapshot.scan_states(self._prefix, scope))
-        paths = {change.path for change in changes}
-        compiled = {
+        changed_paths = {change.path for change in changes}
+        valid_pyc = {
             path: (entry.state.size, entry.state.mtime_ns)
             for path, entry in entries.items()
-            if path.endswith(".pyc") and path not in paths
+            if path.endswith(".pyc") and path not in changed_paths
         }
         contents = SavedContents(self._steps)
         restorer = Restorer(
-            self._prefix, self._stage, contents, changes, valid_pyc=compiled, exact=scope.is_whole
+            self._prefix, self._stage, contents, changes, valid_pyc=valid_pyc, exact=scope.is_whole
         )
         restorer.apply()
         self._delete_step(number)
         # A folder that was created for one of the paths is not lost if another program uses it now.
         lost_paths = [path for path in restorer.unrestored if scope.is_whole or path in entries]
-        return title, sum(not is_python_cache(path) for path in paths - set(restorer.unrestored)), lost_paths
+        restored_paths = changed_paths - set(restorer.unrestored)
+        return title, sum(not is_python_cache(path) for path in restored_paths), lost_paths
 
     def _delete_step(self, number: int) -> None:
         """Delete an unfinished step.
@@ -393,7 +403,7 @@ class Journal:
         self._check_idle()
         history = self._history
         if not history.entries:
-            return UndoResult((), 0, ())
+            return UndoResult(entries=(), restored=0, unrestored=())
         try:
             with _convert_os_errors(f"{self._prefix}: nothing was taken back"):
                 externally_changed, lost_paths, skipped = find_conflicts(
@@ -413,8 +423,12 @@ class Journal:
             restorer.apply()
             self._delete_history()
         unrestored = {*externally_changed, *lost_paths, *restorer.unrestored}
-        changed = {path for path in history.changes if not is_python_cache(path)}
-        return UndoResult(history.entries[::-1], len(changed - unrestored), tuple(sorted(unrestored)))
+        changed_paths = {path for path in history.changes if not is_python_cache(path)}
+        return UndoResult(
+            entries=history.entries[::-1],
+            restored=len(changed_paths - unrestored),
+            unrestored=tuple(sorted(unrestored)),
+        )
 
     @property
     def _stage(self) -> str:
@@ -444,13 +458,13 @@ class Journal:
         if os.path.lexists(f"{self._folder}/{DELETED_STEPS_FOLDER}"):
             self._delete_history()
         self._history = read_history(self._folder)
-        undo_paths = read_undo(self._folder)
+        skipped_paths = read_undo(self._folder)
         for path in (
             self._stage,
             *(get_unfinished_path(f"{self._folder}/{name}") for name in (HISTORY_FILE, UNDO_FILE)),
         ):
             remove(path)
-        messages = [] if undo_paths is None else [self._finish_undo(undo_paths)]
+        messages = [] if skipped_paths is None else [self._finish_undo(skipped_paths)]
         _check_complete(self._folder, self._history)
         for number in reversed(list_step_numbers(self._folder)):
             if number in self._history:
@@ -567,7 +581,7 @@ class Step:
         self._rollback()
 
     def _mark_finished(self) -> None:
-        """Record that the step has ended. Raise JournalError if it had ended before."""
+        """Record that the step has ended. Raise JournalError if it has already ended."""
         if self._finished:
             raise JournalError("The step is over already.")
         self._finished = True
@@ -598,7 +612,7 @@ def _format_count(count: int) -> str:
 
 
 def _describe_lost(paths: list[str]) -> str:
-    """Return a sentence about the paths that could not be restored; empty if there are no such paths."""
+    """Return a sentence about the paths that could not be restored; empty if all were restored."""
     if not paths:
         return ""
     return f" Not as before, for a program wrote into the files themselves or made others there: {join_paths(paths)}."
@@ -634,7 +648,7 @@ def _convert_os_errors(problem: str, *, hint: str = "") -> Iterator[None]:
 
 
 def _check_complete(folder: str, history: History) -> None:
-    """Raise JournalError if history.json lacks a finished step, which therefore cannot be undone."""
+    """Raise JournalError if history.json lacks a finished step, because that step cannot be undone."""
     for number in list_step_numbers(folder):
         step = f"{folder}/{STEPS_FOLDER}/{number}"
         is_done = os.path.lexists(f"{step}/{DONE_FILE}") and not os.path.lexists(f"{step}/{MANIFEST}")

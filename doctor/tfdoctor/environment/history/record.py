@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.history.snapshot import SnapshotEntry
 
 HISTORY_FILE, UNDO_FILE, STEPS_FOLDER = "history.json", "undo.json", "steps"
-"""The names of the files and of the folder of steps in `.tfdoctor`."""
+"""The names of the files, and of the folder that contains all steps, in `.tfdoctor`."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _MAX_LISTED_PATHS = 10
 """The largest number of paths that a message lists."""
@@ -46,7 +46,7 @@ _MAX_LISTED_PATHS = 10
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A finished step."""
+    """A finished step. The field names are keys in history.json."""
 
     number: int
     title: str
@@ -67,7 +67,7 @@ class History:
     changes: Mapping[str, PathChange] = field(default_factory=dict)
     """The combined change of each path, by path."""
     compiled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """(size, mtime) of compiled files, by path, that belong to the original versions of changed sources."""
+    """(size, mtime in ns) of the compiled files that belong to the original versions of changed sources, by path."""
 
     def __contains__(self, number: int) -> bool:
         return any(entry.number == number for entry in self.entries)
@@ -81,16 +81,16 @@ def compute_changes(
 ) -> list[PathChange]:
     """Return the changes that a step made, with the hashes of both states.
 
-    `steps` is the folder of all steps. `old_entries` are the snapshot before the step, and `new_states` the states after
-    it. Raise OSError if a file cannot be read.
+    `top` is the environment, and `steps` the folder of all steps. `old_entries` is the snapshot before the step, and
+    `new_states` are the states after the step. Raise OSError if a file cannot be read.
     """
     contents, changes = SavedContents(steps), snapshot.find_differences(top, old_entries, new_states)
-    paths_to_hash = {}  # the saved hard links; "" if a program wrote into the file
+    paths_to_hash = {}  # the saved hard links, by path in the environment; "" if a program wrote into the file
     for change in changes:
-        before, kept_file = change.before, change.kept
-        if before is not None and kept_file is not None and before.sha256 is None:
+        before, saved_file = change.before, change.kept
+        if before is not None and saved_file is not None and before.sha256 is None:
             paths_to_hash[change.path] = (
-                contents.get_path(kept_file) if contents.are_intact(before, kept_file) else ""
+                contents.get_path(saved_file) if contents.are_intact(before, saved_file) else ""
             )
     current_files = [
         f"{top}/{change.path}" for change in changes if change.after and change.after.type == "file"
@@ -98,14 +98,14 @@ def compute_changes(
     hashes = snapshot.hash_files([*current_files, *filter(None, paths_to_hash.values())])
     result = []
     for change in changes:
-        path, before, after, kept_file = change.path, change.before, change.after, change.kept
+        path, before, after, saved_file = change.path, change.before, change.after, change.kept
         if before is not None and path in paths_to_hash:
             before = before._replace(sha256=hashes.get(paths_to_hash[path]))
-            kept_file = kept_file if before.sha256 is not None else None
+            saved_file = saved_file if before.sha256 is not None else None
         if after is not None and after.type == "file":
             after = after._replace(sha256=hashes.get(f"{top}/{path}"))
-        change_with_hashes = PathChange(path, before, after, kept_file)
-        if not _is_unchanged(change_with_hashes):  # otherwise the file was replaced by an identical one
+        change_with_hashes = PathChange(path=path, before=before, after=after, kept=saved_file)
+        if not _is_unchanged(change_with_hashes):  # not if the file was replaced by an identical file
             result.append(change_with_hashes)
     return result
 
@@ -136,8 +136,9 @@ def add_step(
 ) -> History:
     """Return the history with one more step.
 
-    `step_changes` are the changes of the step, and `old_entries` is its snapshot. Each path has the oldest state as
-    `before` and the newest as `after`. If another program changed a path between two steps, `before` is what it left.
+    `step_changes` are the changes of the step, and `old_entries` is its snapshot. A merged change has the oldest state as
+    `before` and the newest as `after`. If another program changed the path between two steps, `before` is the state that
+    the program left.
     """
     changes, compiled = dict(history.changes), dict(history.compiled)
     step_changes = list(step_changes)
@@ -145,38 +146,38 @@ def add_step(
         path, before = change.path, change.before
         merged, previous = change, changes.pop(path, None)
         if previous is not None:
-            is_ours = is_python_cache(path) or any(
+            is_recorded_state = is_python_cache(path) or any(
                 _matches_state(before, state) for state in (previous.after, previous.before)
             )
-            merged = previous._replace(after=change.after) if is_ours else change._replace(foreign=True)
+            merged = previous._replace(after=change.after) if is_recorded_state else change._replace(foreign=True)
         elif (
             before is not None
             and path.endswith(".pyc")
             and _find_source(path) in history.changes
             and compiled.get(path) != (before.size, before.mtime_ns)
         ):
-            # Python compiled it from a source that an earlier step changed.
+            # Python compiled the file from a source that an earlier step changed, so undo must delete the file.
             merged = change._replace(before=None, kept=None)
         changes[path] = merged
     changed_paths = {change.path for change in step_changes}
     changed_sources = {path for path in changed_paths if path.endswith(".py") and path not in history.changes}
-    for path, saved in old_entries.items():
+    for path, old_entry in old_entries.items():
         if (
             changed_sources
             and path.endswith(".pyc")
             and path not in changed_paths
             and _find_source(path) in changed_sources
         ):
-            compiled.setdefault(path, (saved.state.size, saved.state.mtime_ns))
-    return History((*history.entries, entry), changes, compiled)
+            compiled.setdefault(path, (old_entry.state.size, old_entry.state.mtime_ns))
+    return History(entries=(*history.entries, entry), changes=changes, compiled=compiled)
 
 
-def _find_source(compiled: str) -> str:
+def _find_source(compiled_path: str) -> str:
     """Return the path of the source of a compiled file, according to its name."""
-    folder, _, name = compiled.rpartition("/")
+    folder, _, name = compiled_path.rpartition("/")
     if folder.rpartition("/")[2] == "__pycache__":
         return f"{folder.rpartition('/')[0]}/{name.split('.', 1)[0]}.py".lstrip("/")
-    return compiled.removesuffix("c")
+    return compiled_path.removesuffix("c")
 
 
 # ---------------------------------------------------------------- conflicts with an undo
@@ -187,8 +188,8 @@ def find_conflicts(
 ) -> tuple[list[str], list[str], set[str]]:
     """Return (paths changed by other programs, paths whose old contents are lost, paths not to restore).
 
-    A path that was changed between two steps is not in the third collection, because the change of the later step can be
-    undone. Files that Python creates itself are in none.
+    The third collection does not contain paths that another program changed between two steps, because the change of the
+    later step can be undone. Files that Python creates itself are in no collection.
     """
     real_folders: set[str] = set()
     hashes = snapshot.hash_files(_list_files_to_hash(top, history, real_folders))
@@ -232,8 +233,8 @@ def has_state(
 ) -> bool:
     """Return whether the type, size, mode and hash of a path are those of a state.
 
-    None is the state of a path that does not exist. A file state without a hash never matches. `hashes` is a cache by
-    absolute path.
+    None is the state of a path that does not exist. A file state without a hash never matches. `hashes` is a cache that
+    maps absolute paths to hashes.
     """
     current = snapshot.read_state(top, path, real_folders)
     if current is None:
@@ -243,23 +244,23 @@ def has_state(
     if current.type == "file":
         if state.sha256 is None or current.size != state.size:
             return False
-        absolute = f"{top}/{path}"
-        if absolute not in hashes:
-            hashes[absolute] = snapshot.hash_file(absolute)
-        current = current._replace(sha256=hashes[absolute])
+        absolute_path = f"{top}/{path}"
+        if absolute_path not in hashes:
+            hashes[absolute_path] = snapshot.hash_file(absolute_path)
+        current = current._replace(sha256=hashes[absolute_path])
     return are_equal(current, state)
 
 
-def check_conflicts(externally_changed: list[str], lost: list[str]) -> None:
-    """Raise JournalError if there are paths that other programs changed, or whose contents are lost."""
-    if not externally_changed and not lost:
+def check_conflicts(externally_changed: list[str], lost_paths: list[str]) -> None:
+    """Raise JournalError if other programs changed any paths, or if the old contents of any paths are lost."""
+    if not externally_changed and not lost_paths:
         return
     parts = []
     if externally_changed:
         parts.append(f"changed by somebody since tfdoctor changed them: {join_paths(externally_changed)}")
-    if lost:
+    if lost_paths:
         parts.append(
-            f"what they were is no longer kept, for a program wrote into the files themselves: {join_paths(lost)}"
+            f"what they were is no longer kept, for a program wrote into the files themselves: {join_paths(lost_paths)}"
         )
     message = "Nothing was taken back: " + "; ".join(parts) + "."
     raise JournalError(
@@ -268,7 +269,7 @@ def check_conflicts(externally_changed: list[str], lost: list[str]) -> None:
 
 
 def join_paths(paths: Iterable[str]) -> str:
-    """Join the first paths to a text for a message, and add the number of the others."""
+    """Join the first `_MAX_LISTED_PATHS` paths to a text for a message, and add the number of the others."""
     names = sorted(paths)
     suffix = f" and {len(names) - _MAX_LISTED_PATHS} more" if len(names) > _MAX_LISTED_PATHS else ""
     return ", ".join(clean_line(name) for name in names[:_MAX_LISTED_PATHS]) + suffix
@@ -328,7 +329,7 @@ def read_history(state_folder: str) -> History:
     try:
         value = read_json(history_path, {"entries", "changes", "compiled"})
     except FileNotFoundError:
-        for number in list_step_numbers(state_folder):
+        for number in list_step_numbers(state_folder):  # format 1 had a record.json for each step
             if lstat_below(state_folder, f"{STEPS_FOLDER}/{number}/record.json") is not None:
                 raise make_format_error(state_folder) from None
         return History()
@@ -340,12 +341,13 @@ def read_history(state_folder: str) -> History:
         compiled = {validate_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise make_damage_error(history_path, "not what tfdoctor writes") from error
-    return History(entries, changes, compiled)
+    return History(entries=entries, changes=changes, compiled=compiled)
 
 
 def _parse_entry(entry: dict[str, Any]) -> HistoryEntry:
     """Parse an entry of history.json. Raise KeyError, TypeError or ValueError if it is not valid."""
-    texts, counts = (entry["title"], entry["when"], *entry["codes"]), (entry["number"], entry["changes"])
+    texts = (entry["title"], entry["when"], *entry["codes"])
+    counts = (entry["number"], entry["changes"])
     if (
         set(entry) != set(HistoryEntry.__slots__)
         or not isinstance(entry["codes"], list)
@@ -364,10 +366,12 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
         None if state is None else validate_state(PathState(**state))
         for state in (change["before"], change["after"])
     )
-    kept_file = parse_saved_file(change["kept"])
-    if kept_file is not None and (before is None or before.type != "file"):
+    saved_file = parse_saved_file(change["kept"])
+    if saved_file is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
-    return PathChange(validate_path(change["path"]), before, after, kept_file, change["foreign"])
+    return PathChange(
+        path=validate_path(change["path"]), before=before, after=after, kept=saved_file, foreign=change["foreign"]
+    )
 
 
 def write_undo(state_folder: str, unrestored: Iterable[str]) -> None:

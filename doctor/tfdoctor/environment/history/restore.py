@@ -46,7 +46,7 @@ class SavedContents:
     """The saved contents of files, which may have been modified."""
 
     def __init__(self, steps: str) -> None:
-        """Use the saved files in `steps`, which has a folder for each step."""
+        """Use the saved files in `steps`, which contains a folder for each step."""
         self._steps = steps
         self._real_folders: set[str] = set()
 
@@ -62,7 +62,7 @@ class SavedContents:
     def are_intact(self, before: PathState, file: SavedFile | None) -> bool:
         """Return whether the saved file exists and still has the contents of `before`.
 
-        It does not if a program wrote into the file, which is usually a hard link.
+        The file is usually a hard link, so its contents change if a program writes into the original.
         """
         info = self.get_info(file) if file is not None else None
         if file is None or info is None or info.st_size != before.size:
@@ -77,7 +77,7 @@ class Restorer:
 
     First new paths are removed, then folders, files and links are restored. Each file is replaced by one rename. If the
     process is killed, the file is either unchanged or restored, and the next run can start from the beginning.
-    `unrestored` lists the paths that could not be restored, because their contents are lost or other files are in the way.
+    `unrestored` lists the paths that could not be restored because their contents are lost or other files are in the way.
     """
 
     def __init__(
@@ -93,18 +93,20 @@ class Restorer:
         """Prepare the restoration of `changes`.
 
         `top` is the environment. `stage` is a temporary folder for prepared files, which is deleted at the end.
-        `valid_pyc` has (size, mtime in ns) of the compiled files that belong to the restored sources, by path. If
-        `exact`, the changes come from a scan of the whole environment and include the compiled files. Otherwise, outdated
-        compiled files of the changed sources are searched and removed.
+        `valid_pyc` maps the paths of the compiled files that belong to the restored sources to (size, mtime in ns). If
+        `exact`, the changes come from a scan of the whole environment, so they include the compiled files. Otherwise,
+        outdated compiled files of the changed sources are searched and removed.
         """
         self._top = top
         self._stage_folder = stage
         self._contents = contents
         self._changes = sorted(changes, key=lambda change: change.path)
         self._staged_paths: dict[str, str] = {}
+        """The path of each prepared file in the temporary folder, by path in the environment."""
         self._valid_pyc = valid_pyc or {}
-        self._exact = exact
+        self._includes_pyc = exact
         self._touched_folders: set[str] = set()
+        """The folders that have to be synced to the disk."""
         self._real_folders: set[str] = set()
         """Paths that are known to be folders and not links: a cache for `lstat_below`."""
         self._changed_folders: set[str] = set()
@@ -130,13 +132,13 @@ class Restorer:
 
     def _stage_file(self, change: PathChange) -> str | None:
         """Prepare a file and return its path in the temporary folder; None if the contents are lost."""
-        before, kept_file = change.before, change.kept
-        if before is None or kept_file is None or not self._contents.are_intact(before, kept_file):
+        before, saved_file = change.before, change.kept
+        if before is None or saved_file is None or not self._contents.are_intact(before, saved_file):
             return None
         staged_path = f"{self._stage_folder}/{len(self._staged_paths)}"
         remove(staged_path)
-        if not make_hard_link(self._contents.get_path(kept_file), staged_path):
-            copy_file(self._contents.get_path(kept_file), staged_path)
+        if not make_hard_link(self._contents.get_path(saved_file), staged_path):
+            copy_file(self._contents.get_path(saved_file), staged_path)
             fsync(staged_path)
         self._staged_paths[change.path] = staged_path
         return staged_path
@@ -145,14 +147,15 @@ class Restorer:
 
     def apply(self) -> None:
         """Restore all paths and sync them to the disk. Raise OSError if that fails; then call it again."""
-        if not self._staged_paths:
+        if not self._staged_paths:  # files are prepared one by one when they are restored
             remove(self._stage_folder)
             os.mkdir(self._stage_folder, 0o700)
         self._make_folders_writable()
+        # Remove new paths, then folders that are in the way (deepest first), before anything is restored.
         for change in self._changes:
             if change.before is None:
                 self._remove(change.path)
-        if not self._exact:
+        if not self._includes_pyc:
             self._remove_outdated_pyc()
         for change in reversed(self._changes):
             if change.path in self._changed_folders and (
@@ -211,7 +214,7 @@ class Restorer:
 
     def _make_folders_writable(self) -> None:
         """Make the changed folders writable. `apply` restores their modes at the end."""
-        for path, *_ in self._changes:
+        for path in [change.path for change in self._changes]:
             info = self._lstat(path)
             if info is None or not stat.S_ISDIR(info.st_mode):
                 continue
@@ -235,13 +238,13 @@ class Restorer:
         """Remove the compiled files of changed sources, except those that belong to the restored sources."""
         restored_paths = {change.path for change in self._changes if change.before is not None}
         stems_by_folder: dict[str, set[str]] = {}
-        for path, *_ in self._changes:
-            folder, _, name = path.rpartition("/")
+        for change in self._changes:
+            folder, _, name = change.path.rpartition("/")
             if name.endswith(".py"):
                 stems_by_folder.setdefault(folder, set()).add(name.removesuffix(".py"))
         for folder, stems in stems_by_folder.items():
             cache_folder = f"{folder}/__pycache__".lstrip("/")
-            has_removed = False
+            removed_from_cache = False
             for folder_to_list in (cache_folder, folder):
                 for path, info in self._list_folder(folder_to_list):
                     name = path.rpartition("/")[2]
@@ -256,9 +259,9 @@ class Restorer:
                         and not is_valid
                     ):
                         self._remove(path)
-                        has_removed = has_removed or folder_to_list == cache_folder
-            if has_removed and cache_folder not in restored_paths:
-                with contextlib.suppress(OSError):
+                        removed_from_cache = removed_from_cache or folder_to_list == cache_folder
+            if removed_from_cache and cache_folder not in restored_paths:
+                with contextlib.suppress(OSError):  # the folder may not be empty
                     os.rmdir(self._resolve(cache_folder))
                     self._real_folders.discard(cache_folder)
 
@@ -276,13 +279,12 @@ class Restorer:
         info = self._lstat(path)
         if info is None or not stat.S_ISDIR(info.st_mode):
             return
-        tree = os.walk(self._resolve(path))
-        names = [
+        paths_below = [
             f"{folder[len(self._top) :]}/{name}"
-            for folder, *name_lists in tree
-            for name in chain(*name_lists)
+            for folder, folder_names, file_names in os.walk(self._resolve(path))
+            for name in chain(folder_names, file_names)
         ]
-        if not all(map(is_python_cache, names)):
+        if not all(map(is_python_cache, paths_below)):
             self._record_unrestored(path)
             return
         remove(self._resolve(path))
@@ -325,51 +327,51 @@ class Restorer:
             self._rename(staged_link, path)
             give_to_owner_of_folder(self._resolve(path))
             return
-        kept_file = change.kept
+        saved_file = change.kept
         staged_path = self._staged_paths.get(path)
-        if kept_file is None or (staged_path is None and not self._contents.are_intact(before, kept_file)):
+        if saved_file is None or (staged_path is None and not self._contents.are_intact(before, saved_file)):
             if is_python_cache(path):
                 self._remove(path)
             self._record_unrestored(path)
             return
-        kept_info = self._contents.get_info(kept_file)
-        if current_info is not None and kept_info is not None and os.path.samestat(current_info, kept_info):
-            # It is the same file: renaming a hard link onto another link to that file does nothing.
+        saved_info = self._contents.get_info(saved_file)
+        if current_info is not None and saved_info is not None and os.path.samestat(current_info, saved_info):
+            # Both paths are links to one file, and renaming one onto the other would do nothing.
             self._set_mode_and_mtime(self._resolve(path), current_info, before)
             return
         staged_path = staged_path or self._stage_file(change) or ""
         self._set_mode_and_mtime(staged_path, os.lstat(staged_path), before)
         self._rename(staged_path, path)
 
-    def _set_mode_and_mtime(self, absolute: str, info: os.stat_result, before: PathState) -> None:
+    def _set_mode_and_mtime(self, absolute_path: str, info: os.stat_result, before: PathState) -> None:
         """Set the mode and the mtime of a file.
 
         The set-user-ID and set-group-ID bits are never added, because another user may run the undo.
         """
         if info.st_mtime_ns != before.mtime_ns:
-            os.utime(absolute, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
+            os.utime(absolute_path, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
         mode = before.mode & ~(SET_ID_BITS & ~info.st_mode)
         if stat.S_IMODE(info.st_mode) != mode:
-            os.chmod(absolute, mode)
+            os.chmod(absolute_path, mode)
 
-    def _rename(self, staged: str, path: str) -> None:
+    def _rename(self, staged_path: str, path: str) -> None:
         """Rename a prepared file to its path in the environment."""
         try:
-            os.replace(staged, self._resolve(path))
+            os.replace(staged_path, self._resolve(path))
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
             # The path is on another file system, so copy the file next to it first.
-            copied = get_unfinished_path(self._resolve(path))
-            remove(copied)
-            shutil.copy2(staged, copied, follow_symlinks=False)
-            os.replace(copied, self._resolve(path))
-            os.unlink(staged)
+            copy_path = get_unfinished_path(self._resolve(path))
+            remove(copy_path)
+            shutil.copy2(staged_path, copy_path, follow_symlinks=False)
+            os.replace(copy_path, self._resolve(path))
+            os.unlink(staged_path)
         self._mark_touched(path)
 
 
-def list_blocking_paths(top: str, folder: str, known: Collection[str]) -> list[str]:
-    """Return the paths in a folder that are neither in `known` nor created by Python."""
+def list_blocking_paths(top: str, folder: str, expected_paths: Collection[str]) -> list[str]:
+    """Return the paths in a folder that are neither in `expected_paths` nor created by Python."""
     return [
-        path for path in scan_states(top, Scope((folder,))) if path not in known and not is_python_cache(path)
+        path for path in scan_states(top, Scope((folder,))) if path not in expected_paths and not is_python_cache(path)
     ]

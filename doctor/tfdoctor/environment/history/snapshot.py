@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 """The format version of manifest.json, history.json and undo.json. In format 1 each step had a record.json."""
 FILES, MANIFEST = "files", "manifest.json"
+"""The names of the folder of saved contents, and of the list of paths, in the folder of a step."""
 REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders whose files programs rewrite in place: the `#!` line of scripts, and conda's history."""
 SITE_FOLDER_NAMES = frozenset({"site-packages", "dist-packages"})
@@ -69,7 +70,7 @@ class JournalError(Error):
 
 
 class PathState(NamedTuple):
-    """The type and attributes of a path."""
+    """The type and attributes of a path. The field names are keys in history.json."""
 
     type: Literal["file", "link", "dir"]
     mode: int
@@ -108,7 +109,7 @@ class SnapshotEntry(NamedTuple):
 
 
 class PathChange(NamedTuple):
-    """A change to a path."""
+    """A change to a path. The field names are keys in history.json."""
 
     path: str
     before: PathState | None
@@ -118,7 +119,7 @@ class PathChange(NamedTuple):
     kept: SavedFile | None
     """The saved contents of `before`; None if they are lost, or if the path was not a file."""
     foreign: bool = False
-    """Whether another program changed the path between two steps. `before` is then the state that it left."""
+    """Whether another program changed the path between two steps. `before` is then the state that the program left."""
 
 
 class Scope(NamedTuple):
@@ -127,7 +128,7 @@ class Scope(NamedTuple):
     roots: tuple[str, ...]
     """Paths that may change with everything below them; "" is the whole environment."""
     folders: tuple[str, ...] = ()
-    """The folders above the roots, without their content."""
+    """The folders above the roots. They may change, but not their other contents."""
 
     @property
     def is_whole(self) -> bool:
@@ -136,7 +137,7 @@ class Scope(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The paths that a step may change, as they were before it."""
+    """The paths that a step may change, as they were before the step."""
 
     title: str
     """The title of the step, for a message if the step is found unfinished."""
@@ -160,9 +161,10 @@ def write_json(path: str, value: dict[str, Any]) -> None:
 def read_json(path: str, keys: set[str]) -> dict[str, Any]:
     """Read a JSON file that `write_json` wrote.
 
-    Raise JournalError if it does not have exactly these keys, or has another format version. Raise OSError if it cannot
-    be read.
+    Raise JournalError if the file does not have exactly these keys, or has another format version. Raise OSError if it
+    cannot be read.
     """
+    # O_NONBLOCK: opening a named pipe must not wait for a writer.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
         info = os.fstat(handle)
@@ -257,7 +259,7 @@ def hash_files(paths: Iterable[str]) -> dict[str, str]:
 # ---------------------------------------------------------------- reading
 
 
-def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
+def _make_state(info: os.stat_result, absolute_path: str) -> PathState | None:
     """Return the state of a path from its lstat result; None for sockets, pipes and devices."""
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISREG(info.st_mode):
@@ -265,7 +267,7 @@ def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
     if stat.S_ISDIR(info.st_mode):
         return PathState("dir", mode, 0, info.st_mtime_ns)
     if stat.S_ISLNK(info.st_mode):
-        return PathState("link", mode, 0, info.st_mtime_ns, os.readlink(absolute))
+        return PathState("link", mode, 0, info.st_mtime_ns, target=os.readlink(absolute_path))
     return None
 
 
@@ -378,9 +380,11 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
     `top` is the environment, and `folder` has the form `…/steps/N`. Raise OSError if that fails.
     """
     steps, _, step = folder.rpartition("/")
-    content_folders, copied_paths, entries = [f"{folder}/{FILES}"], list[str](), dict[str, SnapshotEntry]()
+    content_folders = [f"{folder}/{FILES}"]
+    copied_paths: list[str] = []
+    entries: dict[str, SnapshotEntry] = {}
     copied_by_inode: dict[int, tuple[PathState, str]] = {}
-    """The state and copy of each copied file, by inode: other names of the same file link to the copy."""
+    """The state and the copy of each copied file, by inode. Other hard links to that file become links to the copy."""
     os.mkdir(content_folders[0], 0o700)
     count = 0
     for path, state in scan_states(top, scope).items():
@@ -390,19 +394,20 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
         if count % 1000 == 0:
             content_folders.append(f"{folder}/{FILES}/{count // 1000}")
             os.mkdir(content_folders[-1], 0o700)
-        kept_file = SavedFile(int(step), count)
-        source, target = f"{top}/{path}", f"{steps}/{kept_file.path}"
+        saved_file = SavedFile(int(step), count)
+        source, target = f"{top}/{path}", f"{steps}/{saved_file.path}"
         with contextlib.suppress(FileNotFoundError):  # deleted during the scan
             if _needs_copy(path, state, scope) or not make_hard_link(source, target):
-                if state.inode in copied_by_inode and make_hard_link(copied_by_inode[state.inode][1], target):
-                    entries[path] = SnapshotEntry(copied_by_inode[state.inode][0], kept_file)
+                copied_state, copied_path = copied_by_inode.get(state.inode, (None, ""))
+                if copied_state is not None and make_hard_link(copied_path, target):
+                    entries[path] = SnapshotEntry(copied_state, saved_file)
                 else:
-                    state_of_copy = copy_file(source, target)  # this state is newer than that of the scan
-                    entries[path] = SnapshotEntry(state_of_copy, kept_file)
+                    state_of_copy = copy_file(source, target)  # newer than the state from the scan
+                    entries[path] = SnapshotEntry(state_of_copy, saved_file)
                     copied_by_inode[state_of_copy.inode] = state_of_copy, target
                     copied_paths.append(target)
             else:
-                entries[path] = SnapshotEntry(state, kept_file)
+                entries[path] = SnapshotEntry(state, saved_file)
         count += 1
     sync((*copied_paths, *content_folders))
     value = {
@@ -426,18 +431,18 @@ def read_snapshot(folder: str) -> Snapshot:
             *(tuple(validate_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
         )
         entries = {}
-        for path, state, kept_file in value["rows"]:
-            entry = SnapshotEntry(validate_state(PathState(*state)), parse_saved_file(kept_file))
+        for path, state, saved_file in value["rows"]:
+            entry = SnapshotEntry(validate_state(PathState(*state)), parse_saved_file(saved_file))
             if (entry.kept is None) != (entry.state.type != "file"):
                 raise make_damage_error(manifest_path, "a file without bytes")
             entries[validate_path(path)] = entry
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise make_damage_error(manifest_path, "not what tfdoctor writes") from error
-    return Snapshot(str(value["title"]), scope, entries)
+    return Snapshot(title=str(value["title"]), scope=scope, entries=entries)
 
 
 def validate_path(path: object, *, root: bool = False) -> str:
-    """Return the path if it stays below the environment. Raise ValueError if it does not.
+    """Return a stored path if it is below the environment. Raise ValueError if it is not.
 
     The path "" is accepted only if `root` is true.
     """
@@ -465,10 +470,10 @@ def parse_saved_file(value: object) -> SavedFile | None:
         return None
     if not isinstance(value, list):
         raise TypeError("not a place of bytes")
-    kept_file = SavedFile(*value)
-    if not _are_valid_integers(*kept_file):
+    saved_file = SavedFile(*value)
+    if not _are_valid_integers(*saved_file):
         raise ValueError("not a place of bytes")
-    return kept_file
+    return saved_file
 
 
 def validate_state(state: PathState) -> PathState:
@@ -502,8 +507,8 @@ def find_differences(
 ) -> list[PathChange]:
     """Return the changes between a snapshot and the current states, sorted by path.
 
-    `entries` are those of the snapshot, and `states` the current states. Besides type, mode, size and mtime, the hashes
-    of files that the snapshot copied are compared, and the inodes of the others.
+    `entries` are those of the snapshot, and `states` the current states. Besides type, mode, size and mtime, the hash of
+    each copied file and the inode of each linked file are compared.
     """
     paths_to_hash = [
         f"{top}/{path}"
@@ -521,12 +526,13 @@ def find_differences(
             or current is None
             or not _is_same_state(entry.state, current, hashes.get(f"{top}/{path}"))
         ):
-            changes.append(PathChange(path, entry and entry.state, current, entry and entry.kept))
+            before, saved_file = (entry.state, entry.kept) if entry is not None else (None, None)
+            changes.append(PathChange(path=path, before=before, after=current, kept=saved_file))
     return changes
 
 
 def _is_same_state(before: PathState, current: PathState, sha256: str | None) -> bool:
-    """Return whether two states of a path are the same.
+    """Return whether the state in a snapshot and the current state of a path are the same.
 
     `sha256` is the current hash of the file. If `before` has no hash, the inodes are compared instead.
     """

@@ -37,13 +37,18 @@ _CUDA_NAME = re.compile(
 _CONDA_ONLY_NAME = re.compile(
     r"[_\-].*|lib.+|.+-(?:ng|base|devel|runtime|linux-64)|gcc.*|gxx.*|gfortran.*|clang.*|sysroot.*|binutils.*|ld_impl.*"
 )
+# An optional channel, the package name, and the version constraint.
+_SPEC = re.compile(r"(?:[A-Za-z0-9_.\-/]+::)?([A-Za-z0-9_][A-Za-z0-9_.\-]*)\s*(.*)")
+# An optional operator and a version, possibly with "*".
+_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|=|<|>)?\s*([0-9][0-9A-Za-z.!+*]*)")
+_MAX_SPEC_CHARS = 300
 
 
 def read_environment(text: str, path: Path, read_text: Callable[[Path], str]) -> RequirementFile:
     """Return the requirements in the text of an environment.yml.
 
-    `path` is the path of the file. `read_text` reads a file that its `pip:` list includes. Raise UsageError if a file
-    cannot be used.
+    `path` is the path of the environment.yml. `read_text` reads files that its `pip:` list includes. Raise UsageError if
+    a file cannot be used.
     """
     display_path = clean_line(str(path))
     result = RequirementFile()
@@ -103,7 +108,7 @@ def _adapt_specifier(name: str, specifier: str) -> str:
 
 
 def _add_requirement(result: RequirementFile, line: str, location: str) -> None:
-    """Parse a requirement line and add it to `result`. Raise UsageError if it cannot be used."""
+    """Parse a requirement line and add it to `result`. Raise UsageError if the line cannot be used."""
     item = parse_line(line, location)
     if item is not None:
         result.items.append(item)
@@ -129,20 +134,17 @@ def _parse_python_condition(specifier: str, location: str, result: RequirementFi
 
 # ---------------------------------------------------------------- package specifications
 
-# An optional channel, the name, and the version constraint.
-_SPEC = re.compile(r"(?:[A-Za-z0-9_.\-/]+::)?([A-Za-z0-9_][A-Za-z0-9_.\-]*)\s*(.*)")
-_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|=|<|>)?\s*([0-9][0-9A-Za-z.!+*]*)")
-
 
 def _parse_spec(text: str, location: str, conda_names: CondaNames) -> tuple[str, str]:
-    """Return (name, PEP 440 specifier) of a conda package specification.
+    """Split a conda package specification into (name, PEP 440 specifier).
 
-    Raise UsageError if it cannot be parsed.
+    Raise UsageError if the specification cannot be parsed.
     """
     match = _SPEC.fullmatch(text)
-    if match is None or len(text) > 300:
+    if match is None or len(text) > _MAX_SPEC_CHARS:
         raise _make_syntax_error(text, location)
     name = match[1].lower()
+    # Use the spelling in the table of conda's names, which may be the normalized one.
     known_names = {name, canonicalize_name(name)} & (conda_names.same | {*conda_names.other})
     name = name if name in known_names or not known_names else known_names.pop()
     return name, convert_conda_constraint(match[2].strip(), location)
@@ -160,7 +162,7 @@ def convert_conda_constraint(text: str, location: str) -> str:
     if "|" in text or "[" in text:
         msg = f"{location}: `{clean_line(text)}` allows one of several; name one of them."
         raise UsageError(msg)
-    if text[0] not in "=!<>~":  # "1.2.3", "1.2.3 py39_0"
+    if text[0] not in "=!<>~":  # "1.2.3", or "1.2.3 py39_0" with a build
         text = f"=={text.split(maxsplit=1)[0]}"
     elif re.match(r"==?[^=<>!~,\s]+=", text):  # "=1.2.3=py39_0" in an export is a version and its build
         text = f"=={text.lstrip('=').partition('=')[0]}"
@@ -184,7 +186,7 @@ def _convert_clause(clause: str, text: str, location: str) -> str:
     if match is None:
         raise _make_syntax_error(text, location)
     operator, version = match[1] or "==", match[2]
-    bare_version = version.removesuffix("*").removesuffix(".")
+    bare_version = version.removesuffix("*").removesuffix(".")  # "1.2" for "1.2.*" and "1.2*"
     if not bare_version or "*" in bare_version:
         raise _make_syntax_error(text, location)
     if operator == "=":
@@ -203,7 +205,7 @@ def _make_syntax_error(text: str, location: str) -> UsageError:
 
 @dataclass(frozen=True, slots=True)
 class _CondaEntry:
-    """An entry of the dependencies."""
+    """An entry in the list of dependencies."""
 
     line: int
     """The line number."""
@@ -218,7 +220,7 @@ def _parse_entries(text: str, display_path: str) -> list[_CondaEntry]:
     Raise UsageError if the YAML is not supported, if there is no `dependencies` key, or if there are too many entries.
     """
     entries: list[_CondaEntry] = []
-    key, list_indent, pip_indent = "", -1, -1
+    key, list_indent, pip_indent = "", -1, -1  # -1: not inside such a list
     has_dependencies = False
     for number, raw_line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         location = f"{display_path}, line {number}"

@@ -26,10 +26,10 @@ _IGNORED_OPTIONS = frozenset({"--require-hashes"})
 def read_requirements(path: Path, read_text: Callable[[Path], str]) -> RequirementFile:
     """Return the requirements in a file and in all files that it includes.
 
-    `read_text` returns the text of a file. Raise UsageError if a file cannot be read or has a line that cannot be used.
+    `read_text` returns the text of a file. Raise UsageError if a file cannot be read, or a line in it cannot be used.
     """
     result = RequirementFile()
-    _load_file(path, result, read_text, set(), is_constraint=False, quote=True)
+    _load_file(path, result, read_text, set(), is_constraint=False, may_quote=True)
     return result
 
 
@@ -41,7 +41,7 @@ def add_lines(
 ) -> None:
     """Add requirement lines from a file in another format to `result`.
 
-    `lines` are (location, line). A file that a line includes is relative to the folder of `including_file`. Raise
+    `lines` contains (location, line). The lines may include files, relative to the folder of `including_file`. Raise
     UsageError if a line cannot be used.
     """
     _add_lines(
@@ -51,7 +51,7 @@ def add_lines(
         read_text,
         {(_resolve_path(including_file), False)},
         is_constraint=False,
-        quote=True,
+        may_quote=True,
     )
 
 
@@ -66,12 +66,12 @@ def _load_file(
     visited: set[tuple[str, bool]],
     *,
     is_constraint: bool,
-    quote: bool,
+    may_quote: bool,
 ) -> None:
-    """Add the requirements in a file to `result`, unless the file is in `visited`.
+    """Add the requirements in a file to `result`, unless `visited` contains (its path, `is_constraint`).
 
-    If `is_constraint`, the lines are constraints. If `quote`, errors may quote the lines; they must not if the file is
-    outside the folder of the file that includes it. Raise UsageError if the file cannot be used.
+    If `is_constraint`, the lines are constraints. If `may_quote`, errors may quote the lines. They must not if the file
+    is outside the folder of the file that includes it. Raise UsageError if the file cannot be used.
     """
     if (_resolve_path(path), is_constraint) in visited:  # files that include each other
         return
@@ -85,7 +85,7 @@ def _load_file(
         msg = f"{display_path} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
-    _add_lines(located_lines, path, result, read_text, visited, is_constraint=is_constraint, quote=quote)
+    _add_lines(located_lines, path, result, read_text, visited, is_constraint=is_constraint, may_quote=may_quote)
 
 
 def _add_lines(
@@ -96,7 +96,7 @@ def _add_lines(
     visited: set[tuple[str, bool]],
     *,
     is_constraint: bool,
-    quote: bool,
+    may_quote: bool,
 ) -> None:
     """Add requirement lines, and the files that they include, to `result`.
 
@@ -113,10 +113,10 @@ def _add_lines(
                 read_text,
                 visited,
                 is_constraint=is_constraint,
-                quote=quote,
+                may_quote=may_quote,
             )
         elif line not in _IGNORED_OPTIONS:
-            item = parse_line(line, location, quote=quote)
+            item = parse_line(line, location, quote=may_quote)
             if item is not None:
                 (result.constraints if is_constraint else result.items).append(item)
 
@@ -130,24 +130,25 @@ def _include(
     visited: set[tuple[str, bool]],
     *,
     is_constraint: bool,
-    quote: bool,
+    may_quote: bool,
 ) -> None:
     """Add the requirements in an included file to `result`.
 
-    Raise UsageError if the file cannot be used. If it cannot be read at all, the error names the line that includes it.
+    Raise UsageError if the file cannot be used. If it cannot be read, the error names the line that includes it.
     """
     option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
     if "://" in name or not name.isprintable() or len(name) > 1000:
-        msg = f"{location}: {f'`{clean_line(name)}`' if quote else 'what it names'} is not a file of this machine."
+        msg = f"{location}: {f'`{clean_line(name)}`' if may_quote else 'what it names'} is not a file of this machine."
         raise UsageError(msg, hint="Fetch it, and name the file.")
     included = including_file.parent / name
     includes_constraints = is_constraint or option.startswith(("-c", "--constraint"))
     try:
-        may_quote = quote and _resolve_path(included).startswith(
+        may_quote_included = may_quote and _resolve_path(included).startswith(
             f"{_resolve_path(including_file.parent)}{os.sep}"
         )
-        _load_file(included, result, read_text, visited, is_constraint=includes_constraints, quote=may_quote)
+        _load_file(included, result, read_text, visited, is_constraint=includes_constraints, may_quote=may_quote_included)
     except UsageError as error:
+        # The error is about the whole file, so add the line that includes it.
         if clean_line(str(included)) in str(error) and ", line " not in str(error):
             msg = f"{location}: {error}"
             raise UsageError(msg, hint=error.hint) from error

@@ -32,11 +32,9 @@ __all__ = [
 MAX_LINES = 2000
 """The largest number of lines in a requirements file."""
 _MAX_LINE_CHARS = 2000
+"""The largest number of characters in a line without its hashes."""
 _MAX_HASHED_LINE_CHARS = 100_000
-"""The largest number of characters in a line without its hashes, and with them.
-
-A release may have a hundred wheels, each with its own hash.
-"""
+"""The largest number of characters in a line with its hashes. A release may have a hundred wheels, each with a hash."""
 _HASH = re.compile(r"\s--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 _TENSORFLOW_NAME = re.compile(
     r"tensorflow(?:-gpu|-cpu|-intel|-macos|-rocm)?|tf-nightly(?:-gpu|-cpu)?|nvidia-tensorflow"
@@ -45,7 +43,7 @@ _TENSORFLOW_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RequirementItem:
-    """A parsed requirement line and its location."""
+    """A parsed requirement line with its location."""
 
     requirement: Requirement
     location: str
@@ -81,12 +79,12 @@ def parse_requirements(text: str, name: str) -> tuple[str, ...]:
     if len(lines) > MAX_LINES:
         msg = f"{name} has more than {MAX_LINES} lines."
         raise UsageError(msg)
-    requirements = [
-        requirement
+    checked_lines = [
+        checked_line
         for number, line in lines
-        if (requirement := _check_line(line, f"{name}, line {number}")) is not None
+        if (checked_line := _check_requirement(line, f"{name}, line {number}")) is not None
     ]
-    return tuple(requirements)
+    return tuple(checked_lines)
 
 
 def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
@@ -97,7 +95,7 @@ def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         line
         for package in packages
-        if (line := _check_line(package, f"--package {clean_line(package)}")) is not None
+        if (line := _check_requirement(package, f"--package {clean_line(package)}")) is not None
     )
 
 
@@ -107,7 +105,7 @@ def join_lines(text: str) -> list[tuple[int, str]]:
     The number is that of the first of the joined lines. Empty lines are included.
     """
     joined: list[tuple[int, str]] = []
-    first_number, partial = 0, ""
+    first_number, partial = 0, ""  # of the joined line so far; 0 if there is none
     for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
         first_number = first_number or number
         if line.endswith("\\"):
@@ -120,7 +118,7 @@ def join_lines(text: str) -> list[tuple[int, str]]:
     return [(number, re.sub(r"(?:^|\s)#.*$", "", line).strip()) for number, line in joined]
 
 
-def _check_line(text: str, location: str) -> str | None:
+def _check_requirement(text: str, location: str) -> str | None:
     """Return the validated line; None if it is empty.
 
     Raise UsageError if the line cannot be used, or if it requires TensorFlow itself.

@@ -52,14 +52,15 @@ class PinnedPackage:
     address: str | None
     """`"git+https://…@commit"`; None for a package from an index."""
     hashes: tuple[str, ...]
+    """SHA-256 digests, hexadecimal."""
     markers: tuple[Marker, ...]
-    """Markers of the package itself: it is needed only if one of them is true. Empty if it has no such condition."""
+    """The package is needed only if one of these markers is true; empty if it has no such condition."""
     edges: tuple[PackageDependency, ...]
     """The dependencies of the package."""
     extra_edges: Mapping[str, tuple[PackageDependency, ...]]
     """The dependencies of each extra, by the name of the extra."""
     local: bool = False
-    """Whether this is the project itself or another local project, which no index has."""
+    """Whether this is the project itself or another local project, which is on no index."""
 
 
 @dataclass(frozen=True)
@@ -71,91 +72,93 @@ class LockGraph:
     roots: tuple[PackageDependency, ...] | None
     """The dependencies of the project.
 
-    None if the lock file does not list them. Then all packages are included except those that markers exclude.
+    None if the lock file does not list them. Then all packages are needed except those that markers exclude.
     """
 
     @cached_property
-    def _nodes_by_name(self) -> Mapping[str, list[PinnedPackage]]:
+    def _packages_by_name(self) -> Mapping[str, list[PinnedPackage]]:
         """The packages by name; a lock file may have several versions of one package."""
-        nodes_by_name: dict[str, list[PinnedPackage]] = {}
-        for node in self.nodes:
-            nodes_by_name.setdefault(node.name, []).append(node)
-        return nodes_by_name
+        packages_by_name: dict[str, list[PinnedPackage]] = {}
+        for package in self.nodes:
+            packages_by_name.setdefault(package.name, []).append(package)
+        return packages_by_name
 
     def iter_items(self, marker_environment: Mapping[str, str]) -> Iterator[RequirementItem]:
         """Yield the pins that are needed in a marker environment.
 
-        Raise UsageError if one is not a valid requirement.
+        Raise UsageError if a pin is not a valid requirement.
         """
-        needed_nodes = (
+        needed_packages = (
             self._list_reachable(marker_environment)
             if self.roots is not None
-            else self._list_included(marker_environment)
+            else self._list_not_excluded(marker_environment)
         )
-        for node in needed_nodes:
-            if node.local:
+        for package in needed_packages:
+            if package.local:
                 continue
-            requirement = f"{node.name} @ {node.address}" if node.address else f"{node.name}=={node.version}"
-            item = parse_line(requirement, f"{self.display_path}, {node.name}")
+            requirement = f"{package.name} @ {package.address}" if package.address else f"{package.name}=={package.version}"
+            item = parse_line(requirement, f"{self.display_path}, {package.name}")
             if item is not None:
-                yield replace(item, hashes=node.hashes)
+                yield replace(item, hashes=package.hashes)
 
-    def _iter_nodes(
-        self, edge: PackageDependency, marker_environment: Mapping[str, str]
+    def _iter_matching_packages(
+        self, dependency: PackageDependency, marker_environment: Mapping[str, str]
     ) -> Iterator[PinnedPackage]:
         """Yield the packages that satisfy a dependency in a marker environment."""
-        for node in self._nodes_by_name.get(edge.name, ()):
-            if edge.version in (None, node.version) and _is_needed(node, marker_environment):
-                yield node
+        for package in self._packages_by_name.get(dependency.name, ()):
+            if dependency.version in (None, package.version) and _is_needed(package, marker_environment):
+                yield package
 
     def _list_reachable(self, marker_environment: Mapping[str, str]) -> list[PinnedPackage]:
-        """Return the packages that are reachable from the project's dependencies."""
+        """Return the packages that the project needs directly or indirectly, sorted by name."""
         reachable: dict[int, PinnedPackage] = {}
-        visited: set[tuple[int, str]] = set()
+        visited: set[tuple[int, str]] = set()  # (ID of the package, extra); "" for the package without extras
         pending = list(self.roots or ())
         while pending:
-            edge = pending.pop()
-            if not is_marker_true(edge.marker, marker_environment):
+            dependency = pending.pop()
+            if not is_marker_true(dependency.marker, marker_environment):
                 continue
-            for node in self._iter_nodes(edge, marker_environment):
-                reachable[id(node)] = node
-                for extra in ("", *edge.extras):
-                    if (id(node), extra) not in visited:
-                        visited.add((id(node), extra))
-                        pending += node.extra_edges.get(extra, ()) if extra else node.edges
-        return sorted(reachable.values(), key=lambda node: node.name)
+            for package in self._iter_matching_packages(dependency, marker_environment):
+                reachable[id(package)] = package
+                for extra in ("", *dependency.extras):
+                    if (id(package), extra) not in visited:
+                        visited.add((id(package), extra))
+                        pending += package.extra_edges.get(extra, ()) if extra else package.edges
+        return sorted(reachable.values(), key=lambda package: package.name)
 
-    def _list_included(self, marker_environment: Mapping[str, str]) -> list[PinnedPackage]:
+    def _list_not_excluded(self, marker_environment: Mapping[str, str]) -> list[PinnedPackage]:
         """Return all packages except those that are needed only on other systems or Python versions.
 
-        Packages are removed until each is either needed by a remaining package, or no package depends on it.
+        Packages are removed until each remaining one is either needed by another, or no package depends on it.
         """
-        included = {id(node): node for node in self.nodes if _is_needed(node, marker_environment)}
-        required_names = {edge.name for node in self.nodes for edge in node.edges}
+        included = {id(package): package for package in self.nodes if _is_needed(package, marker_environment)}
+        required_names = {dependency.name for package in self.nodes for dependency in package.edges}
         while True:
-            needed: dict[str, bool] = {}
-            for node in included.values():
-                for edge in node.edges:
+            is_needed_by_name: dict[str, bool] = {}
+            for package in included.values():
+                for dependency in package.edges:
                     # A lock file contains the dependencies of an extra only if some package requires the extra.
-                    extras = _EXTRA.findall(str(edge.marker)) if edge.marker is not None else []
-                    is_needed = any(
-                        is_marker_true(edge.marker, {**marker_environment, "extra": extra_name})
+                    extras = _EXTRA.findall(str(dependency.marker)) if dependency.marker is not None else []
+                    is_marker_met = any(
+                        is_marker_true(dependency.marker, {**marker_environment, "extra": extra_name})
                         for extra_name in ["", *extras]
                     )
-                    needed[edge.name] = needed.get(edge.name, False) or is_needed
+                    is_needed_by_name[dependency.name] = (
+                        is_needed_by_name.get(dependency.name, False) or is_marker_met
+                    )
             remaining = {
-                key: node
-                for key, node in included.items()
-                if needed.get(node.name, node.name not in required_names)
+                key: package
+                for key, package in included.items()
+                if is_needed_by_name.get(package.name, package.name not in required_names)
             }
             if len(remaining) == len(included):
-                return sorted(remaining.values(), key=lambda node: node.name)
+                return sorted(remaining.values(), key=lambda package: package.name)
             included = remaining
 
 
-def _is_needed(node: PinnedPackage, marker_environment: Mapping[str, str]) -> bool:
-    """Return whether one of a package's markers is true, or the package has none."""
-    return not node.markers or any(is_marker_true(marker, marker_environment) for marker in node.markers)
+def _is_needed(package: PinnedPackage, marker_environment: Mapping[str, str]) -> bool:
+    """Return whether one of a package's markers is true, or the package has no markers."""
+    return not package.markers or any(is_marker_true(marker, marker_environment) for marker in package.markers)
 
 
 # ---------------------------------------------------------------- values of both formats
@@ -218,11 +221,11 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> list[Condition]:
-    """Return the condition on the Python version as a list of one; empty if it has alternatives (`||`).
+    """Return the condition on the Python version as a list of one; empty if the text has alternatives (`||`).
 
     Raise UsageError if the text is not a valid constraint.
     """
-    if not isinstance(text, str) or "|" in text:
+    if not isinstance(text, str) or "|" in text:  # a PEP 440 specifier cannot express alternatives
         return []
     try:
         return [
@@ -241,61 +244,62 @@ def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> li
 def parse_uv(text: str, display_path: str) -> RequirementFile:
     """Parse the text of a uv.lock. Raise UsageError if it cannot be used."""
     document = load_toml(text, display_path)
-    nodes: list[PinnedPackage] = []
-    roots: list[PackageDependency] = []
+    pinned_packages: list[PinnedPackage] = []
+    project_dependencies: list[PackageDependency] = []
     for package in _list_packages(document, display_path):
         location = f"{display_path}, {clean_line(package['name'], limit=80)}"
         source = _as_mapping(package.get("source"))
         is_local = any(key in source for key in ("virtual", "editable", "directory", "path"))
-        edges = tuple(_iter_uv_edges(package.get("dependencies"), location))
+        dependencies = tuple(_iter_uv_dependencies(package.get("dependencies"), location))
         extras = {
-            str(extra_name): tuple(_iter_uv_edges(dependencies, location))
-            for extra_name, dependencies in _as_mapping(package.get("optional-dependencies")).items()
+            str(extra_name): tuple(_iter_uv_dependencies(extra_entries, location))
+            for extra_name, extra_entries in _as_mapping(package.get("optional-dependencies")).items()
         }
         files = [
             *_as_list(package.get("wheels")),
             *([package["sdist"]] if isinstance(package.get("sdist"), dict) else []),
         ]
         markers = [_parse_marker(entry, location) for entry in _as_list(package.get("resolution-markers"))]
-        nodes.append(
+        pinned_packages.append(
             PinnedPackage(
                 name=canonicalize_name(package["name"]),
                 version="" if is_local else _parse_version(package, display_path),
                 address=_format_uv_address(source),
                 hashes=_list_hashes(files) if not is_local and "git" not in source else (),
                 markers=tuple(entry for entry in markers if entry is not None),
-                edges=edges,
+                edges=dependencies,
                 extra_edges=extras,
                 local=is_local,
             )
         )
+        # "." is the project that the lock file belongs to.
         if any(source.get(key) == "." for key in ("virtual", "editable", "directory")):
-            roots += edges
+            project_dependencies += dependencies
     notes = [f"{display_path}: as it is pinned there, without its groups for development and its extras."]
-    local_nodes = [node for node in nodes if node.local]
-    graph_roots = tuple(roots) if local_nodes and roots else None
-    result = RequirementFile(notes=notes, graphs=[LockGraph(display_path, tuple(nodes), graph_roots)])
+    local_packages = [pinned for pinned in pinned_packages if pinned.local]
+    graph_dependencies = tuple(project_dependencies) if local_packages and project_dependencies else None
+    result = RequirementFile(notes=notes, graphs=[LockGraph(display_path, tuple(pinned_packages), graph_dependencies)])
     result.python_conditions += _parse_python_conditions(
         document.get("requires-python"), f"{display_path}, requires-python", is_poetry=False
     )
     return result
 
 
-def _iter_uv_edges(dependencies: Any, location: str) -> Iterator[PackageDependency]:
-    for dependency in _as_list(dependencies):
-        if isinstance(dependency, dict) and isinstance(dependency.get("name"), str):
-            version = dependency.get("version")
-            extras = tuple(str(name) for name in _as_list(dependency.get("extra")))
+def _iter_uv_dependencies(entries: Any, location: str) -> Iterator[PackageDependency]:
+    for entry in _as_list(entries):
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            version = entry.get("version")
+            extras = tuple(str(name) for name in _as_list(entry.get("extra")))
             yield PackageDependency(
-                canonicalize_name(dependency["name"]),
-                version if isinstance(version, str) else None,
-                _parse_marker(dependency.get("marker"), location),
-                extras,
+                name=canonicalize_name(entry["name"]),
+                version=version if isinstance(version, str) else None,
+                marker=_parse_marker(entry.get("marker"), location),
+                extras=extras,
             )
 
 
 def _format_uv_address(source: Mapping[str, Any]) -> str | None:
-    """Return the address of a package; None if it is from an index."""
+    """Return the address of a package; None if the package is from an index."""
     if isinstance(source.get("git"), str):
         address, _, commit = source["git"].partition("#")
         return f"git+{address.partition('?')[0]}" + (f"@{commit}" if commit else "")
@@ -315,7 +319,7 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
     result = RequirementFile(
         notes=[f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     )
-    nodes = []
+    pinned_packages = []
     for package in _list_packages(document, display_path):
         location = f"{display_path}, {clean_line(package['name'], limit=80)}"
         groups = package.get("groups")
@@ -334,34 +338,34 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
         marker = _parse_marker(
             marker_value.get("main") if isinstance(marker_value, dict) else marker_value, location
         )
-        nodes.append(
+        pinned_packages.append(
             PinnedPackage(
                 name=canonicalize_name(package["name"]),
                 version=_parse_version(package, display_path),
                 address=_format_poetry_address(source),
                 hashes=_list_hashes(files) if source.get("type") != "git" else (),
                 markers=(marker,) if marker is not None else (),
-                edges=tuple(_iter_poetry_edges(package.get("dependencies"), location)),
+                edges=tuple(_iter_poetry_dependencies(package.get("dependencies"), location)),
                 extra_edges={},
                 local=is_local,
             )
         )
-    result.graphs.append(LockGraph(display_path, tuple(nodes), None))
+    result.graphs.append(LockGraph(display_path, tuple(pinned_packages), None))
     result.python_conditions += _parse_python_conditions(
         metadata.get("python-versions"), f"{display_path}, python-versions", is_poetry=True
     )
     return result
 
 
-def _iter_poetry_edges(dependencies: Any, location: str) -> Iterator[PackageDependency]:
+def _iter_poetry_dependencies(dependencies: Any, location: str) -> Iterator[PackageDependency]:
     for name, value in list(_as_mapping(dependencies).items())[:_MAX_PACKAGES]:
         for alternative in value if isinstance(value, list) else [value]:
             marker = _parse_marker(_as_mapping(alternative).get("markers"), location)
-            yield PackageDependency(canonicalize_name(name), None, marker, ())
+            yield PackageDependency(name=canonicalize_name(name), version=None, marker=marker, extras=())
 
 
 def _format_poetry_address(source: Mapping[str, Any]) -> str | None:
-    """Return the address of a package; None if it is from an index."""
+    """Return the address of a package; None if the package is from an index."""
     if source.get("type") == "git":
         return f"git+{source.get('url')}@{source.get('resolved_reference') or source.get('reference')}"
     return str(source.get("url")) if source.get("type") == "url" else None

@@ -36,6 +36,7 @@ class RequirementFile:
     """The requirements in one file and in the files that it includes."""
 
     items: list[RequirementItem] = field(default_factory=list)
+    """Lines that require a package."""
     constraints: list[RequirementItem] = field(default_factory=list)
     """Lines that restrict the version of a package, but do not cause it to be installed."""
     python_conditions: list[Condition] = field(default_factory=list)

@@ -22,7 +22,7 @@ _VERSION = r"v?[0-9]+(?:\.[0-9]+){0,6}(?:[-_.]?(?:a|b|c|rc|alpha|beta|dev|post|p
 # A clause with poetry's own operators, `^1.2` or `~1.2`.
 _CARET_OR_TILDE = re.compile(rf"(\^|~)\s*({_VERSION})")
 # A clause without an operator or with "=": exactly this version, or `1.2.*`.
-_EXACT = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
+_EXACT_VERSION = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
 
 
 def load_toml(text: str, display_path: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def load_toml(text: str, display_path: str) -> dict[str, Any]:
 def read_project(text: str, display_path: str) -> RequirementFile:
     """Return the dependencies in the text of a pyproject.toml.
 
-    Raise UsageError if it does not state them, or if one of them cannot be used.
+    Raise UsageError if the file does not list them, or if a dependency cannot be used.
     """
     document = load_toml(text, display_path)
     project, poetry = (
@@ -52,12 +52,12 @@ def read_project(text: str, display_path: str) -> RequirementFile:
     dependencies = project.get("dependencies")
     if isinstance(dependencies, list):
         _add_requirements(dependencies, f"{display_path}, [project] dependencies", result)
-        _note_optional(_as_table(project.get("optional-dependencies")), display_path, result)
+        _note_optional_dependencies(_as_table(project.get("optional-dependencies")), display_path, result)
     elif isinstance(poetry.get("dependencies"), dict):
         _add_poetry_dependencies(
             poetry["dependencies"], f"{display_path}, [tool.poetry.dependencies]", result
         )
-        _note_optional(_as_table(poetry.get("extras")), display_path, result)
+        _note_optional_dependencies(_as_table(poetry.get("extras")), display_path, result)
     elif "dependencies" in (project.get("dynamic") or ()):
         msg = f"-r: {display_path} leaves its dependencies to its build program (dynamic)."
         raise UsageError(msg, hint="Name the file that they stand in: -r requirements.txt")
@@ -71,7 +71,7 @@ def _as_table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _note_optional(extras: dict[str, Any], display_path: str, result: RequirementFile) -> None:
+def _note_optional_dependencies(extras: dict[str, Any], display_path: str, result: RequirementFile) -> None:
     """Add a note about the optional dependencies, which are left out, to `result`."""
     if extras:
         names = ", ".join(clean_line(str(name), limit=60) for name in list(extras)[:20])
@@ -79,7 +79,7 @@ def _note_optional(extras: dict[str, Any], display_path: str, result: Requiremen
 
 
 def _add_requirements(entries: list[Any], location: str, result: RequirementFile) -> None:
-    """Parse requirement lines and add them to `result`. Raise UsageError if one cannot be used."""
+    """Parse requirement lines and add them to `result`. Raise UsageError if a line cannot be used."""
     if len(entries) > MAX_LINES:
         msg = f"{location}: more than {MAX_LINES}."
         raise UsageError(msg)
@@ -105,9 +105,9 @@ def _parse_python_condition(text: str, location: str) -> Condition:
 
 
 def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result: RequirementFile) -> None:
-    """Add dependencies in poetry's format to `result`, but only a note for each that is optional.
+    """Add dependencies in poetry's format to `result`. Add only a note for an optional dependency.
 
-    Raise UsageError if one cannot be used.
+    Raise UsageError if a dependency cannot be used.
     """
     for name, value in list(dependencies.items())[:MAX_LINES]:
         location = f"{section}, {clean_line(str(name), limit=80)}"
@@ -133,7 +133,7 @@ def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result:
 def _format_requirement(name: str, table: dict[str, Any], location: str) -> str:
     """Return a poetry dependency as a PEP 508 requirement.
 
-    Raise UsageError if it is a local path, or has no version.
+    Raise UsageError if the dependency is a local path, or has no version.
     """
     if "path" in table or "file" in table:
         msg = f"{location}: a path of this machine; only what an index has can be taken."
@@ -182,8 +182,9 @@ def convert_poetry_constraint(text: str, location: str) -> str:
     if "|" in text:
         msg = f"{location}: `{clean_line(text)}` allows one of several; name one of them."
         raise UsageError(msg)
+    # Commas and spaces both separate clauses.
     clauses = [clause for part in text.split(",") for clause in _split_clauses(part)]
-    specifiers = [specifier for clause in clauses if (specifier := _parse_constraint(clause))]
+    specifiers = [specifier for clause in clauses if (specifier := _convert_clause(clause))]
     try:
         SpecifierSet(",".join(specifiers))
     except InvalidSpecifier as error:
@@ -193,11 +194,14 @@ def convert_poetry_constraint(text: str, location: str) -> str:
 
 
 def _split_clauses(part: str) -> list[str]:
-    """Return the space-separated clauses of a constraint, such as `>=1.0 <2.0`."""
+    """Return the space-separated clauses of a constraint, such as `>=1.0 <2.0`.
+
+    A space between an operator and its version, as in `>= 1.0`, does not separate clauses.
+    """
     return re.sub(r"(?<=[0-9*a-z])\s+(?=[<>=!~^])", "\n", part.strip()).split("\n")
 
 
-def _parse_constraint(text: str) -> str:
+def _convert_clause(text: str) -> str:
     """Return a clause of a poetry constraint as a PEP 440 specifier; "" if it allows every version."""
     text = text.strip()
     if text in ("", "*", "==*", "=*"):
@@ -205,7 +209,7 @@ def _parse_constraint(text: str) -> str:
     match = _CARET_OR_TILDE.fullmatch(text)
     if match is not None:
         return f">={match[2]},<{_compute_upper_bound(match[1], match[2])}"
-    match = _EXACT.fullmatch(text)
+    match = _EXACT_VERSION.fullmatch(text)
     if match is not None:
         return f"=={match[1]}{match[2] or ''}"
     return text
@@ -216,6 +220,7 @@ def _compute_upper_bound(operator: str, version: str) -> str:
 
     `~` allows changes after the second number, and `^` after the first number that is not zero.
     """
+    # `index` is that of the last number that must not change.
     numbers = [int(part) for part in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
     if operator == "~":
         index = min(1, len(numbers) - 1)

@@ -29,13 +29,22 @@ __all__ = [
     "read_requirement_files",
 ]
 
-# Other distributions of TensorFlow, each with the note for the user.
+# Other distributions of TensorFlow that are accepted, each with the note for the user.
 _TENSORFLOW_ALIASES = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
     "tensorflow-cpu": "tensorflow-cpu is taken as tensorflow: it would not see a GPU.",
 }
 # The name of an NVIDIA wheel with an optional CUDA version: `nvidia-cudnn-cu12`.
 _NVIDIA_NAME = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
+# The advice for files in formats that are not supported, by the file name in lower case.
+_ADVICE_BY_UNSUPPORTED_NAME = {
+    "pipfile": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
+    "pipfile.lock": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
+    "setup.py": "Name the packages of install_requires in a requirements file.",
+    "setup.cfg": "Name the packages of install_requires in a requirements file.",
+    "conda-lock.yml": "Name the environment.yml that it was made from.",
+    "pdm.lock": "pdm export -o requirements.txt",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,7 @@ class PythonRequirements:
     lines: tuple[str, ...] = ()
     """Requirement lines for packages other than TensorFlow."""
     constraints: tuple[str, ...] = ()
+    """Lines that restrict the versions of packages, as in pip's constraints files."""
     tensorflow_conditions: tuple[Condition, ...] = ()
     """Conditions on the version of TensorFlow; empty if the files do not require it."""
     notes: tuple[str, ...] = ()
@@ -53,7 +63,7 @@ class PythonRequirements:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """The requirements of all files."""
+    """The requirements of all files that the user names."""
 
     files: tuple[RequirementFile, ...] = ()
 
@@ -83,13 +93,13 @@ class RequirementSet:
         """
         has_patch = python.count(".") > 1
         # No minor version of Python has had 50 patch releases.
-        patches = [python] if has_patch else [f"{python}.{patch}" for patch in range(50)]
+        candidates = [python] if has_patch else [f"{python}.{patch}" for patch in range(50)]
         return not self.python_conditions or any(
             all(
                 condition.specifier.contains(version, prereleases=True)
                 for condition in self.python_conditions
             )
-            for version in patches
+            for version in candidates
         )
 
     def select_for_python(self, python: str) -> PythonRequirements:
@@ -108,8 +118,8 @@ class RequirementSet:
                 *(item for graph in file.graphs for item in graph.iter_items(marker_environment)),
             ]
             for item, is_constraint in (
-                *((requirement, False) for requirement in items),
-                *((requirement, True) for requirement in file.constraints),
+                *((requirement_item, False) for requirement_item in items),
+                *((constraint_item, True) for constraint_item in file.constraints),
             ):
                 if is_tensorflow(item.name):
                     condition = _get_tensorflow_condition(item, marker_environment, notes)
@@ -120,10 +130,10 @@ class RequirementSet:
                     lines.append(item.line)
             notes += file.notes
         return PythonRequirements(
-            tuple(dict.fromkeys(lines)),
-            tuple(dict.fromkeys(constraints)),
-            tuple(tensorflow_conditions),
-            tuple(dict.fromkeys(notes)),
+            lines=tuple(dict.fromkeys(lines)),
+            constraints=tuple(dict.fromkeys(constraints)),
+            tensorflow_conditions=tuple(tensorflow_conditions),
+            notes=tuple(dict.fromkeys(notes)),
         )
 
 
@@ -132,8 +142,8 @@ def _get_tensorflow_condition(
 ) -> Condition | None:
     """Return the condition on TensorFlow's version; None if the line's marker is false.
 
-    A note is added to `notes` if the line names another distribution, such as `tensorflow-gpu`. Raise UsageError if it
-    names a URL or an unsupported distribution.
+    A note is added to `notes` if the line names another distribution, such as `tensorflow-gpu`. Raise UsageError if the
+    line names a URL or an unsupported distribution.
     """
     if not is_marker_true(item.requirement.marker, marker_environment):
         return None
@@ -153,23 +163,24 @@ def drop_cuda_lines(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (the lines that are not for the plan's NVIDIA wheels, notes about the dropped lines).
 
-    `wheels` has the planned versions by name. There is a note only if a dropped line requires another version, or
-    another CUDA, than the plan.
+    `wheels` maps the names of the planned wheels to their versions. A note mentions the dropped lines that require
+    another version, or another CUDA, than the plan.
     """
     names_by_stem = {_strip_cuda_suffix(name): name for name in wheels}
-    remaining, dropped = [], []
+    remaining, conflicting = [], []
     for line in lines:
         match = re.match(r"[A-Za-z0-9._-]+", line)
         name = canonicalize_name(match[0]) if match else ""
+        # The stems connect a line for one CUDA version to the planned wheel for another.
         planned_name = names_by_stem.get(_strip_cuda_suffix(name)) if name.startswith("nvidia-") else None
         if planned_name is None or (name != planned_name and not re.search(r"-cu[0-9]{2}$", name)):
             remaining.append(line)
         elif line.partition(" ")[0] not in (name, f"{name}=={wheels[planned_name]}"):
-            dropped.append(clean_line(line.partition(" --hash=")[0]))
-    if not dropped:
+            conflicting.append(clean_line(line.partition(" --hash=")[0]))
+    if not conflicting:
         return tuple(remaining), ()
     return tuple(remaining), (
-        f"Left out, because the plan includes the CUDA that this TensorFlow was built for: {', '.join(dropped)}.",
+        f"Left out, because the plan includes the CUDA that this TensorFlow was built for: {', '.join(conflicting)}.",
     )
 
 
@@ -188,17 +199,6 @@ def read_requirement_files(files: Sequence[Path], read_text: Callable[[Path], st
     `read_text` returns the text of a file. Raise UsageError if a file cannot be read or used.
     """
     return RequirementSet(tuple(_load_file(path, read_text) for path in files))
-
-
-# The advice for files in other formats, by the name in lower case.
-_ADVICE_BY_UNSUPPORTED_NAME = {
-    "pipfile": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
-    "pipfile.lock": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
-    "setup.py": "Name the packages of install_requires in a requirements file.",
-    "setup.cfg": "Name the packages of install_requires in a requirements file.",
-    "conda-lock.yml": "Name the environment.yml that it was made from.",
-    "pdm.lock": "pdm export -o requirements.txt",
-}
 
 
 def _load_file(path: Path, read_text: Callable[[Path], str]) -> RequirementFile:

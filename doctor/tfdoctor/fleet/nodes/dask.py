@@ -99,11 +99,11 @@ class _DaskRun:
         """The time when each worker last got a task or sent a result."""
         self._absent_hosts = [host for host in hosts if host not in workers]
         targets = [(host, workers[host]) for host in hosts if host in workers]
-        self._file = self._send_file(sorted({worker for _, worker in targets}))
+        self._file_reference = self._send_file(sorted({worker for _, worker in targets}))
         for host, worker in targets:
             future = client.submit(
                 remote.run_on_dask,
-                self._file,
+                self._file_reference,
                 job.python,
                 job.arguments,
                 job.deadline,
@@ -116,7 +116,8 @@ class _DaskRun:
             )
             self._waiting[worker][host] = future
             self._last_active[worker] = time.monotonic()
-            future.add_done_callback(lambda done, host=host: self._finished.put((host, done)))
+            # `host=host` binds the current host, because the function is called later
+            future.add_done_callback(lambda finished_future, host=host: self._finished.put((host, finished_future)))
 
     def _send_file(self, workers: Sequence[str]) -> Any:
         """Send the file to every worker once and return its reference. Raise Error if that fails."""
@@ -131,7 +132,7 @@ class _DaskRun:
 
     def __iter__(self) -> Iterator[NodeAnswer]:
         """Yield the results as they arrive, and cancel the remaining tasks at the end."""
-        checked = time.monotonic()
+        last_check = time.monotonic()
         try:
             for host in self._absent_hosts:
                 yield NodeAnswer(host, "lost", why="Dask no longer has a worker there")
@@ -143,9 +144,9 @@ class _DaskRun:
                         yield answer
                 except queue.Empty:
                     pass
-                if time.monotonic() - checked >= POLL_S:
-                    yield from self._iter_missing()
-                    checked = time.monotonic()
+                if time.monotonic() - last_check >= POLL_S:
+                    yield from self._iter_missing_results()
+                    last_check = time.monotonic()
         finally:
             remaining = [task for tasks in self._waiting.values() for task in tasks.values()]
             if remaining:
@@ -155,7 +156,7 @@ class _DaskRun:
         """Return a host's result, or None if the host was already reported as lost or late."""
         worker = next((candidate for candidate, tasks in self._waiting.items() if host in tasks), None)
         if worker is None:
-            return None  # already reported
+            return None
         del self._waiting[worker][host]
         self._last_active[worker] = time.monotonic()
         if future.status != "finished":
@@ -169,13 +170,13 @@ class _DaskRun:
             return NodeAnswer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
         return read_answer(host, data, self._job.largest)
 
-    def _iter_missing(self) -> Iterator[NodeAnswer]:
-        """Yield results for hosts whose worker no longer exists, or was silent for too long."""
+    def _iter_missing_results(self) -> Iterator[NodeAnswer]:
+        """Yield failed results for hosts whose worker no longer exists, or was silent for too long."""
         workers = self._list_workers()
-        oldest = time.monotonic() - self._job.deadline - GRACE_S
+        earliest_activity = time.monotonic() - self._job.deadline - GRACE_S
         for worker, tasks in self._waiting.items():
             is_gone = worker not in workers
-            if not is_gone and self._last_active[worker] > oldest:
+            if not is_gone and self._last_active[worker] > earliest_activity:
                 continue
             for host, future in list(tasks.items()):
                 del tasks[host]
@@ -187,4 +188,5 @@ class _DaskRun:
 
 
 def _is_killed(future: Any) -> bool:
+    """Return whether a task ended because its worker or the task itself was removed."""
     return future.status in ("lost", "cancelled") or type(future.exception()).__name__ == "KilledWorker"

@@ -68,10 +68,10 @@ def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
     """
     import yaml
 
-    run = f"tfdoctor-{uuid4().hex[:8]}"
-    maps = make_file_maps(run, job.zipapp.read_bytes())
-    objects = [*maps, make_daemon_set(run, image, job, gpus=gpus, parts=len(maps))]
-    lines = [REQUESTS_NOTE.format(gpus=gpus), "", *make_collect_script(run, namespace)]
+    run_name = f"tfdoctor-{uuid4().hex[:8]}"
+    config_maps = make_file_maps(run_name, job.zipapp.read_bytes())
+    objects = [*config_maps, make_daemon_set(run_name, image, job, gpus=gpus, parts=len(config_maps))]
+    lines = [REQUESTS_NOTE.format(gpus=gpus), "", *make_collect_script(run_name, namespace)]
     header = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return header + yaml.safe_dump_all(objects, sort_keys=False, width=10_000)
 
@@ -132,31 +132,32 @@ class KubernetesEngine:
         return Error(msg)
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        run = f"tfdoctor-{uuid4().hex[:8]}"
+        run_name = f"tfdoctor-{uuid4().hex[:8]}"
         try:
-            numbers = self._create_jobs(run, hosts, job)
-            yield from self._collect_ended(run, numbers, job)
+            host_by_number = self._create_jobs(run_name, hosts, job)
+            yield from self._collect_answers(run_name, host_by_number, job)
         finally:
-            self._remove_jobs(run)
+            self._remove_jobs(run_name)
 
-    def _create_jobs(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
+    def _create_jobs(self, run_name: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
         """Create the Jobs, and return the node of each Job by its number. Raise Error if that fails."""
-        maps = make_file_maps(run, job.zipapp.read_bytes())
+        config_maps = make_file_maps(run_name, job.zipapp.read_bytes())
         try:
-            for config_map in maps:
+            for config_map in config_maps:
                 self._core.create_namespaced_config_map(
                     self._namespace, config_map, _request_timeout=REQUEST_TIMEOUT_S
                 )
             for number, host in enumerate(hosts):
-                body = make_node_job(run, number, host, self._image, job, gpus=self._gpus, parts=len(maps))
+                body = make_node_job(run_name, number, host, self._image, job, gpus=self._gpus, parts=len(config_maps))
                 self._batch.create_namespaced_job(self._namespace, body, _request_timeout=REQUEST_TIMEOUT_S)
         except self._failures as error:
             action = f"the jobs cannot be made in {self._namespace}"
             raise self._make_error(action, error) from None
         return {str(number): host for number, host in enumerate(hosts)}
 
-    def _remove_jobs(self, run: str) -> None:
-        selector = {"label_selector": f"{LABEL}={run}", "_request_timeout": REQUEST_TIMEOUT_S}
+    def _remove_jobs(self, run_name: str) -> None:
+        """Delete the Jobs and ConfigMaps of a run. Errors are ignored."""
+        selector = {"label_selector": f"{LABEL}={run_name}", "_request_timeout": REQUEST_TIMEOUT_S}
         with contextlib.suppress(*self._failures):
             self._batch.delete_collection_namespaced_job(
                 self._namespace, propagation_policy="Background", **selector
@@ -164,34 +165,38 @@ class KubernetesEngine:
         with contextlib.suppress(*self._failures):
             self._core.delete_collection_namespaced_config_map(self._namespace, **selector)
 
-    def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield each node's result as soon as its pod has ended or was removed, or the deadline has passed."""
+    def _collect_answers(self, run_name: str, waiting_hosts: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
+        """Yield each node's result as soon as its pod has ended or was removed, or the deadline has passed.
+
+        `waiting_hosts` are the hosts by the number of their Job.
+        """
         started = time.monotonic()
         last_pods: dict[str, Any] = {}
-        while waiting:
-            pods = self._list_pods(run)
+        while waiting_hosts:
+            pods = self._list_pods(run_name)
             for number, pod in pods.items() if pods is not None else ():
-                if number in waiting:
-                    answer = self._parse_answer(waiting[number], pod, job)
+                if number in waiting_hosts:
+                    answer = self._parse_answer(waiting_hosts[number], pod, job)
                     if answer is not None:
-                        del waiting[number]
+                        del waiting_hosts[number]
                         yield answer
-            for number in [n for n in last_pods if pods is not None and n in waiting and n not in pods]:
-                yield NodeAnswer(waiting.pop(number), "lost", why="its pod was removed")
+            # A pod that the last list contained, and that the current one lacks, was removed.
+            for number in [n for n in last_pods if pods is not None and n in waiting_hosts and n not in pods]:
+                yield NodeAnswer(waiting_hosts.pop(number), "lost", why="its pod was removed")
             last_pods = pods if pods is not None else last_pods
             if time.monotonic() - started > job.deadline + GRACE_S:
-                for number, host in list(waiting.items()):
-                    del waiting[number]
+                for number, host in list(waiting_hosts.items()):
+                    del waiting_hosts[number]
                     reason = _get_wait_reason(last_pods.get(number)) or f"no answer within {job.deadline:g} s"
                     yield NodeAnswer(host, "timeout", why=reason)
-            if waiting:
+            if waiting_hosts:
                 time.sleep(POLL_S)
 
-    def _list_pods(self, run: str) -> dict[str, Any] | None:
+    def _list_pods(self, run_name: str) -> dict[str, Any] | None:
         """Return the pods by the number of their Job, or None if the request failed."""
         try:
             pods = self._core.list_namespaced_pod(
-                self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=REQUEST_TIMEOUT_S
+                self._namespace, label_selector=f"{LABEL}={run_name}", _request_timeout=REQUEST_TIMEOUT_S
             ).items
         except self._failures:
             return None
@@ -211,7 +216,7 @@ class KubernetesEngine:
             return NodeAnswer(host, "failed", why=reason) if reason.startswith(FATAL_WAIT_REASONS) else None
         if phase not in ("Succeeded", "Failed"):
             return None
-        end_message, seconds = _get_end(pod)
+        end_message, seconds = _describe_pod_end(pod)
         try:
             log = self._core.read_namespaced_pod_log(
                 pod.metadata.name,
@@ -235,30 +240,30 @@ class KubernetesEngine:
 
 
 def _get_wait_reason(pod: Any) -> str:
-    """Return the reason of the container or scheduler why a pod does not start. Empty if there is none."""
+    """Return why a pod does not start, according to its container or the scheduler. Empty if unknown."""
     if pod is None:
         return ""
-    for item in pod.status.container_statuses or ():
-        waiting = item.state.waiting if item.state is not None else None
+    for status in pod.status.container_statuses or ():
+        waiting = status.state.waiting if status.state is not None else None
         if waiting is not None and waiting.reason not in (None, "ContainerCreating", "PodInitializing"):
             return clean_line(f"{waiting.reason}: {waiting.message or ''}".strip(": "), limit=300)
-    for item in pod.status.conditions or ():
-        if item.type == "PodScheduled" and item.status == "False" and item.message:
-            return clean_line(str(item.message), limit=300)
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
+            return clean_line(str(condition.message), limit=300)
     return ""
 
 
-def _get_end(pod: Any) -> tuple[str, float | None]:
+def _describe_pod_end(pod: Any) -> tuple[str, float | None]:
     """Return the container's exit status with its last message, and its duration in seconds.
 
     The result is ("", None) if the container has not ended.
     """
     for status in pod.status.container_statuses or ():
-        ended = status.state.terminated if status.state is not None else None
-        if ended is not None:
-            last_line = (ended.message or "").strip().rpartition("\n")[2]
-            message = f"exit status {ended.exit_code}{': ' if last_line else ''}{last_line}"
-            timestamps = (ended.started_at, ended.finished_at)
-            seconds = (timestamps[1] - timestamps[0]).total_seconds() if all(timestamps) else None
+        terminated = status.state.terminated if status.state is not None else None
+        if terminated is not None:
+            last_line = (terminated.message or "").strip().rpartition("\n")[2]
+            message = f"exit status {terminated.exit_code}{': ' if last_line else ''}{last_line}"
+            started, finished = terminated.started_at, terminated.finished_at
+            seconds = (finished - started).total_seconds() if started and finished else None
             return clean_line(message, limit=300), seconds
     return "", None

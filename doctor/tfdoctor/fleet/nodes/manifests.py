@@ -1,6 +1,6 @@
-"""Make Kubernetes objects as plain values: ConfigMaps with the file, and pods that run it.
+"""Make Kubernetes objects as plain values: ConfigMaps with tfdoctor's zipapp, and pods that run it.
 
-A pod requests only GPUs of the device plugin and no path of its host; the container runtime adds the driver's
+A pod requests GPUs of the device plugin, but no path of its host, because the container runtime adds the driver's
 libraries. It does not run as root, has no token, and may write only to a folder in memory.
 """
 
@@ -54,7 +54,7 @@ def make_node_job(
     """Return a Job that runs once on the given node."""
     match_fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     node_selector = {"nodeSelectorTerms": [{"matchFields": match_fields}]}
-    pod = _make_pod(run, image, job, gpus=gpus, parts=parts)
+    pod = _make_pod(run, image, job, gpus=gpus, part_count=parts)
     pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": node_selector}}
     pod["restartPolicy"] = "Never"
     return {
@@ -72,7 +72,7 @@ def make_node_job(
 
 def make_daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
     """Return a DaemonSet, which runs a pod on every node until it is deleted."""
-    pod = _make_pod(run, image, job, gpus=gpus, parts=parts, keep_running=True)
+    pod = _make_pod(run, image, job, gpus=gpus, part_count=parts, keep_running=True)
     # A pod is ready once it has answered: `kubectl rollout status` waits for that, and then the logs are complete.
     probe = {"exec": {"command": ["test", "-s", "/scratch/status"]}, "periodSeconds": 2}
     pod["containers"][0]["readinessProbe"] = probe
@@ -88,7 +88,7 @@ def make_daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) ->
 
 
 def _make_pod(
-    run: str, image: str, job: Job, *, gpus: int, parts: int, keep_running: bool = False
+    run_name: str, image: str, job: Job, *, gpus: int, part_count: int, keep_running: bool = False
 ) -> dict[str, Any]:
     """Return the pod's specification. With `keep_running`, its container does not end after the command."""
     limits = {"memory": "1Gi", **({GPU_RESOURCE: str(gpus)} if gpus else {})}
@@ -110,7 +110,7 @@ def _make_pod(
                 "command": [
                     "/bin/sh",
                     "-c",
-                    _make_script(job.largest, keep_running=keep_running),
+                    _make_container_script(job.largest, keep_running=keep_running),
                     "sh",
                     job.python,
                     *job.arguments,
@@ -131,25 +131,25 @@ def _make_pod(
         "volumes": [
             {
                 "name": "file",
-                "projected": {"sources": [{"configMap": {"name": f"{run}-{n:02d}"}} for n in range(parts)]},
+                "projected": {"sources": [{"configMap": {"name": f"{run_name}-{n:02d}"}} for n in range(part_count)]},
             },
             {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
         ],
     }
 
 
-def _make_script(largest: int, *, keep_running: bool) -> str:
+def _make_container_script(max_output_bytes: int, *, keep_running: bool) -> str:
     """Return the shell script of the container.
 
-    Its standard output is the pod's log. It is cut after `largest` + 1 bytes, so that a longer output can be detected.
-    The end of its standard error becomes the termination message.
+    The pod's log is the standard output of the command, cut after `max_output_bytes` + 1 bytes so that a longer output
+    can be detected. The end of its standard error becomes the termination message.
     """
-    run = '"$python" /scratch/tfdoctor.pyz "$@" 2>/scratch/said; echo $? >/scratch/status'
-    report = "tail -c 2000 /scratch/said >/dev/termination-log 2>/dev/null; rm -f /scratch/tfdoctor.pyz"
-    finish = "while :; do sleep 3600; done" if keep_running else "exit $(cat /scratch/status)"
+    run_command = '"$python" /scratch/tfdoctor.pyz "$@" 2>/scratch/said; echo $? >/scratch/status'
+    report_command = "tail -c 2000 /scratch/said >/dev/termination-log 2>/dev/null; rm -f /scratch/tfdoctor.pyz"
+    finish_command = "while :; do sleep 3600; done" if keep_running else "exit $(cat /scratch/status)"
     return (
         "cat /tfdoctor/part-* >/scratch/tfdoctor.pyz || exit 125; python=$1; shift; "
-        f"{{ {run}; }} | head -c {largest + 1}; {report}; {finish}"
+        f"{{ {run_command}; }} | head -c {max_output_bytes + 1}; {report_command}; {finish_command}"
     )
 
 

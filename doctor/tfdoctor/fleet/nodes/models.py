@@ -55,11 +55,14 @@ class NodeAnswer:
     why: str = ""
     """The reason in one cleaned line, such as "exit status 127: python3: not found". Empty if it answered."""
     seconds: float | None = None
-    """The duration of the run. None if unknown."""
+    """The duration of the run in seconds. None if unknown."""
 
 
 def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
-    """Parse the data from a Dask or Ray worker (see `remote.run_here`). Invalid data are a failed run."""
+    """Parse the data from a Dask or Ray worker (see `remote.run_here`).
+
+    If they are invalid, return a failed run.
+    """
     if not isinstance(data, bytes):
         return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
     line, _, output = data.partition(b"\n")
@@ -83,9 +86,9 @@ def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
 
 
 class Engine(Protocol):
-    """A connection to the nodes.
+    """A connection to the nodes of a cluster.
 
-    It imports its library when it is created, and raises `errors.Error` if it cannot be used.
+    Creating it imports the library of the engine, and raises `errors.Error` if the cluster cannot be used.
     """
 
     name: str
@@ -98,7 +101,7 @@ class Engine(Protocol):
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Yield one answer for each of `hosts`, in the order in which they end.
 
-        Closing the iterator, or an exception in it such as Ctrl-C, stops what is still running here and, as far as
-        the engine can, on the nodes.
+        Closing the iterator, or an exception in it such as Ctrl-C, stops the local processes. It also stops the
+        processes on the nodes, as far as the engine can.
         """
         ...

@@ -26,7 +26,7 @@ __all__ = ["make_script", "run_on_hosts"]
 GRACE_S = 15.0
 """Seconds beyond the deadline that connecting to a node and disconnecting may take."""
 NO_SPACE = 125
-"""The exit status of the script if the node could not store the file."""
+"""The exit status of the script if the node could not store tfdoctor's zipapp."""
 ENGINE_PREFIXES = ("srun: ", "slurmstepd")
 """The prefixes of lines that only report the end of the task, after the task's own messages."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
@@ -38,10 +38,13 @@ class _FloodError(Exception):
 
 
 def make_script(job: Job) -> str:
-    """Return the script for a node's `sh` that reads the file from standard input, runs it and cleans up.
+    """Return the script for a node's `sh` that reads a zipapp from standard input, runs it, cleans up.
 
     Standard input stays open while tfdoctor runs. If it ends early, tfdoctor no longer exists, and the script ends the
     command. If the node has `timeout`, that program ends the command with its children at the deadline.
+
+    The variables of the script are `d` (the folder), `p` (the command's process), `w` (the watcher's process), `t` (the
+    `timeout` command or nothing) and `s` (`setsid` or nothing).
     """
     size = job.zipapp.stat().st_size
     run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
@@ -79,28 +82,28 @@ def run_on_hosts(
 ) -> Generator[NodeAnswer, None, None]:
     """Run the job on each host, `parallel` at a time, and yield one result for each.
 
-    `command` returns the arguments of the local program that reaches a host; its standard input is the file. `is_lost`
-    returns whether a program ended because the host was not reached. `after` is called at the end to clean up.
+    `command` returns the arguments of the local program that reaches a host. The program gets the zipapp on standard
+    input. `is_lost` returns whether a program ended because the host was not reached. `after` cleans up at the end.
     """
-    children, answers, waiting = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
-    ending = threading.Event()
+    children, answers, waiting_hosts = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
+    is_ending = threading.Event()
 
-    def work() -> None:
-        while not ending.is_set():
+    def run_waiting() -> None:
+        while not is_ending.is_set():
             try:
-                host = waiting.popleft()
+                host = waiting_hosts.popleft()
             except IndexError:
                 return
             answers.put(_run_on_host(children, host, job, command(host), is_lost))
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
+    threads = [threading.Thread(target=run_waiting, daemon=True) for _ in range(min(parallel, len(hosts)))]
     try:
         for thread in threads:
             thread.start()
         for _ in hosts:
             yield answers.get()
     finally:
-        ending.set()
+        is_ending.set()
         children.stop()
         for thread in threads:
             if thread.is_alive():
@@ -109,15 +112,15 @@ def run_on_hosts(
 
 
 def _run_on_host(
-    children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[ChildResult], bool]
+    children: Children, host: str, job: Job, argv: Sequence[str], is_lost: Callable[[ChildResult], bool]
 ) -> NodeAnswer:
     """Run the program for one host and return the host's result."""
-    started, taken = time.monotonic(), 0
+    started, output_size = time.monotonic(), 0
 
-    def count_output(piece: bytes) -> None:
-        nonlocal taken
-        taken += len(piece)
-        if taken > job.largest:
+    def count_output(chunk: bytes) -> None:
+        nonlocal output_size
+        output_size += len(chunk)
+        if output_size > job.largest:
             raise _FloodError
 
     try:
@@ -136,15 +139,15 @@ def _run_on_host(
         return NodeAnswer(
             host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}")
         )
-    return _make_answer(host, job, result, lost=lost(result), seconds=round(time.monotonic() - started, 3))
+    return _make_answer(host, job, result, is_lost=is_lost(result), seconds=round(time.monotonic() - started, 3))
 
 
 @contextlib.contextmanager
 def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
     """Yield the read end of a pipe with the file's content. The write end stays open until the block ends."""
     content = file.read_bytes()
-    ends = os.pipe()
-    reader, writer = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
+    read_end, write_end = os.pipe()
+    reader, writer = os.fdopen(read_end, "rb", 0), os.fdopen(write_end, "wb", 0)
 
     def feed() -> None:
         remaining = memoryview(content)
@@ -157,21 +160,22 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
     try:
         yield reader
     finally:
-        reader.close()  # so that the writer does not wait for a reader
+        reader.close()  # without a reader, a waiting writer fails and ends
         feeder.join()
         writer.close()
 
 
-def _make_answer(host: str, job: Job, result: ChildResult, *, lost: bool, seconds: float) -> NodeAnswer:
+def _make_answer(host: str, job: Job, result: ChildResult, *, is_lost: bool, seconds: float) -> NodeAnswer:
     """Return a host's result from the program's exit status and output."""
     if result.returncode is None or (result.returncode in TIMED_OUT and seconds >= job.deadline):
         return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     lines = [
         clean_line(line, limit=200) for line in result.stderr.decode("utf-8", "replace").splitlines()[-200:]
     ]
-    task_lines = [line for line in lines if line and (lost or not line.startswith(ENGINE_PREFIXES))]
+    task_lines = [line for line in lines if line and (is_lost or not line.startswith(ENGINE_PREFIXES))]
+    # If only the engine printed something, its last line is the best reason.
     last_line = next(reversed(task_lines or [line for line in lines if line]), "")
-    if lost:
+    if is_lost:
         return NodeAnswer(host, "lost", why=last_line or "it was not reached", seconds=seconds)
     if result.stdout.strip():
         return NodeAnswer(host, "answered", result.stdout, seconds=seconds)

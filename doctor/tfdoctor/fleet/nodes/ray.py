@@ -58,35 +58,35 @@ class RayEngine:
             raise Error(
                 msg, hint="HOST:6379 is the usual form; `ray status` shows whether it runs."
             ) from None
-        self._nodes = self._name_nodes()
+        self._node_ids = self._map_names()
 
     def _list_live_nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node.get("Alive")]
 
-    def _name_nodes(self) -> dict[str, str]:
-        """Return the identifier of each live node by a unique name.
+    def _map_names(self) -> dict[str, str]:
+        """Return the identifiers of the live nodes by unique names.
 
         A node is named by its host name if that is unique, else by its address if that is unique, else by its host
         name with a part of its identifier.
         """
         nodes = sorted(self._list_live_nodes(), key=lambda node: str(node["NodeID"]))
-        names = Counter(node.get("NodeManagerHostname") for node in nodes)
-        addresses = Counter(node.get("NodeManagerAddress") for node in nodes)
-        identifiers = {}
+        name_counts = Counter(node.get("NodeManagerHostname") for node in nodes)
+        address_counts = Counter(node.get("NodeManagerAddress") for node in nodes)
+        id_by_name = {}
         for node in nodes:
             name, address = node.get("NodeManagerHostname"), node.get("NodeManagerAddress")
-            label = (
+            unique_name = (
                 name
-                if names[name] == 1
+                if name_counts[name] == 1
                 else address
-                if addresses[address] == 1
+                if address_counts[address] == 1
                 else f"{name}-{node['NodeID'][:8]}"
             )
-            identifiers[clean_line(str(label), limit=200)] = str(node["NodeID"])
-        return identifiers
+            id_by_name[clean_line(str(unique_name), limit=200)] = str(node["NodeID"])
+        return id_by_name
 
     def hosts(self) -> Sequence[str]:
-        return tuple(sorted(self._nodes))
+        return tuple(sorted(self._node_ids))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Yield the results. Standard output is suppressed meanwhile, because Ray prints to it."""
@@ -95,42 +95,45 @@ class RayEngine:
 
     def _run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Start one task on each node and yield the results. Cancel the remaining tasks at the end."""
-        waiting: dict[Any, str] = {}
+        waiting_hosts: dict[Any, str] = {}
         try:
             content = self._ray.put(job.zipapp.read_bytes())
             task = self._ray.remote(num_cpus=0, max_retries=0)(remote.run_here)
             for host in hosts:
-                if host not in self._nodes:
+                if host not in self._node_ids:
                     yield NodeAnswer(host, "lost", why="Ray no longer has that node")
                     continue
-                strategy = self._strategies.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
+                strategy = self._strategies.NodeAffinitySchedulingStrategy(self._node_ids[host], soft=False)
                 pinned_task = task.options(scheduling_strategy=strategy)
-                waiting[pinned_task.remote(content, job.python, job.arguments, job.deadline, job.largest)] = (
+                waiting_hosts[pinned_task.remote(content, job.python, job.arguments, job.deadline, job.largest)] = (
                     host
                 )
-            yield from self._collect_ended(waiting, job)
+            yield from self._collect_answers(waiting_hosts, job)
         finally:
-            for reference in waiting:
+            for reference in waiting_hosts:
                 with contextlib.suppress(Exception):
                     self._ray.cancel(reference, force=True)
             self._ray.shutdown()
 
-    def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield each node's result when its task has ended, the node is lost, or the deadline has passed."""
+    def _collect_answers(self, waiting_hosts: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
+        """Yield each node's result when its task has ended, the node is lost, or the deadline has passed.
+
+        `waiting_hosts` are the hosts by the reference of their task. A host is removed when it has a result.
+        """
         deadline = time.monotonic() + job.deadline + GRACE_S
-        while waiting:
-            done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=POLL_S)
-            for reference in done:
-                yield self._parse_result(waiting.pop(reference), reference, job.largest)
-            if done:
+        while waiting_hosts:
+            finished, _ = self._ray.wait(list(waiting_hosts), num_returns=1, timeout=POLL_S)
+            for reference in finished:
+                yield self._parse_result(waiting_hosts.pop(reference), reference, job.largest)
+            if finished:
                 continue
-            alive = {str(reference["NodeID"]) for reference in self._list_live_nodes()}
-            for reference, host in list(waiting.items()):
-                if self._nodes[host] not in alive:
-                    del waiting[reference]
+            live_ids = {str(node["NodeID"]) for node in self._list_live_nodes()}
+            for reference, host in list(waiting_hosts.items()):
+                if self._node_ids[host] not in live_ids:
+                    del waiting_hosts[reference]
                     yield NodeAnswer(host, "lost", why="Ray's node went away")
                 elif time.monotonic() > deadline:
-                    del waiting[reference]
+                    del waiting_hosts[reference]
                     with contextlib.suppress(Exception):
                         self._ray.cancel(reference, force=True)
                     yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
@@ -140,21 +143,24 @@ class RayEngine:
         try:
             data = self._ray.get(reference)
         except Exception as error:
-            is_lost = isinstance(
+            is_node_lost = isinstance(
                 error, (self._ray.exceptions.RaySystemError, self._ray.exceptions.WorkerCrashedError)
             )
-            is_lost = is_lost or type(error).__name__ in (
+            is_node_lost = is_node_lost or type(error).__name__ in (
                 "NodeDiedError",
                 "TaskUnschedulableError",
                 "ObjectLostError",
             )
             reason = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
-            return NodeAnswer(host, "lost" if is_lost else "failed", why=reason)
+            return NodeAnswer(host, "lost" if is_node_lost else "failed", why=reason)
         return read_answer(host, data, largest)
 
 
 def _check_listening(address: str) -> None:
-    """Raise Error if nothing listens at HOST:PORT, because Ray itself would retry for minutes."""
+    """Raise Error if nothing listens at HOST:PORT, because Ray itself would retry for minutes.
+
+    Addresses in another form, such as "auto", are not checked.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal() and len(port) < 6):
         return

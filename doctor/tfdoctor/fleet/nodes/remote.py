@@ -1,4 +1,4 @@
-"""Write the file to a private folder on a Dask or Ray worker, run it, and remove it.
+"""Write tfdoctor's zipapp to a private folder on a Dask or Ray worker, run it, and remove it.
 
 This module is sent to a Python without tfdoctor, so it uses only the standard library and plain values.
 """
@@ -58,9 +58,9 @@ def run_here(
 ) -> bytes:
     """Run the command and return a line of JSON, followed by the output.
 
-    The line has "ended", "why" and "seconds", as in `models.NodeAnswer`. `content` is the file, and `python` is the
-    interpreter that runs it: "" means the worker's own. `deadline` is in seconds, and `largest` is the most bytes of
-    output. `cancelled` is a function that returns whether to stop. None means never.
+    The line has the keys "ended", "why" and "seconds" (see `models.read_answer`). `content` is the zipapp, and `python`
+    is the interpreter that runs it: "" means the worker's own. `deadline` is in seconds, and `largest` is the most bytes
+    of output. `cancelled` is a function that returns whether to stop. None means never.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
@@ -79,8 +79,8 @@ def run_here(
         except OSError as error:
             return _encode("failed", f"{python}: {error.strerror}", 0.0, b"")
         is_late, error_output = threading.Event(), bytearray()
-        listener = threading.Thread(target=_collect_output, args=(child.stderr, error_output), daemon=True)
-        listener.start()
+        error_reader = threading.Thread(target=_collect_tail, args=(child.stderr, error_output), daemon=True)
+        error_reader.start()
         guard = _start_guard(child.pid, folder)
         finished = threading.Event()
         threading.Thread(
@@ -89,8 +89,8 @@ def run_here(
         output = bytearray()
         try:
             stream: Any = child.stdout
-            while len(output) <= largest and (piece := stream.read1(1 << 16)):
-                output += piece
+            while len(output) <= largest and (chunk := stream.read1(1 << 16)):
+                output += chunk
             if len(output) > largest:
                 _kill(child)
             status = child.wait()
@@ -101,7 +101,7 @@ def run_here(
                 if guard is not None:
                     guard.write(b"\n")
                     guard.close()
-        listener.join(1)
+        error_reader.join(1)
     seconds = round(time.monotonic() - started, 3)
     if len(output) > largest:
         ended, reason = "flooded", f"more than {largest >> 20} MiB"
@@ -125,20 +125,20 @@ def _kill(child: Any) -> None:
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def _collect_output(stream: Any, collected: bytearray) -> None:
-    """Read a stream to its end, and store its last 4096 bytes in `collected`."""
-    while piece := stream.read1(1 << 16):
-        collected.extend(piece)
-        del collected[:-4096]
+def _collect_tail(stream: Any, tail: bytearray) -> None:
+    """Read a stream to its end, and store its last 4096 bytes in `tail`."""
+    while chunk := stream.read1(1 << 16):
+        tail.extend(chunk)
+        del tail[:-4096]
 
 
-def _watch(child: Any, deadline: float, cancelled: Any, is_late: Any, finished: Any) -> None:
+def _watch(child: Any, deadline: float, is_cancelled: Any, is_late: Any, finished: Any) -> None:
     """Kill the command at its deadline, or if the task is cancelled."""
-    end = time.monotonic() + deadline
-    while not finished.wait(min(POLL_S, max(0.0, end - time.monotonic()))):
-        if time.monotonic() >= end:
+    end_time = time.monotonic() + deadline
+    while not finished.wait(min(POLL_S, max(0.0, end_time - time.monotonic()))):
+        if time.monotonic() >= end_time:
             is_late.set()
-        elif cancelled is None or not cancelled():
+        elif is_cancelled is None or not is_cancelled():
             continue
         _kill(child)
         return

@@ -31,6 +31,7 @@ PARALLEL = 64
 COMMAND_TIMEOUT_S = 30.0
 """Seconds that Slurm's own commands may take."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
+"""A valid name of a partition or a node. It must not look like an option."""
 LOST_MESSAGE = re.compile(
     rb"Unable to create step|Unable to allocate|nodes? .{0,80}(?:not responding|DOWN|unavailable)|Node failure|"
     rb"Requested nodes are busy|NODE_FAIL|nodes required for job are DOWN",
@@ -38,6 +39,7 @@ LOST_MESSAGE = re.compile(
 )
 """A message of srun if it cannot run a task on the node."""
 BUSY_MESSAGE = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
+"""A message of srun if it got no node in time."""
 DOWN_STATES = frozenset(
     ("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down")
 )
@@ -96,17 +98,18 @@ class SlurmEngine:
         if self._in_allocation:
             arguments.append("--overlap")
         else:
-            # --immediate is in seconds: srun gives up if it gets no node by then. --time is in minutes, rounded up.
+            # --immediate is in seconds: srun gives up if it gets no node by then. --time is in minutes: the deadline,
+            # rounded up, and one more.
             arguments += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
             arguments.append(f"--time={-(-round(job.deadline) // 60) + 1}")
         arguments += self._options
         command = ["/bin/sh", "-c", make_script(job)]
-        down = self._find_down()
+        reason_by_down_node = self._find_down_nodes()
         for host in hosts:
-            if host in down:
-                yield NodeAnswer(host, "lost", why=f"Slurm has it as {down[host]}")
+            if host in reason_by_down_node:
+                yield NodeAnswer(host, "lost", why=f"Slurm has it as {reason_by_down_node[host]}")
         answers = run_on_hosts(
-            [host for host in hosts if host not in down],
+            [host for host in hosts if host not in reason_by_down_node],
             job,
             lambda host: [*arguments, f"--nodelist={host}", *command],
             _is_lost,
@@ -117,17 +120,17 @@ class SlurmEngine:
             for answer in answers:
                 yield self._explain_answer(answer) if answer.ended == "lost" else answer
 
-    def _find_down(self, *, include_silent: bool = False) -> dict[str, str]:
+    def _find_down_nodes(self, *, include_silent: bool = False) -> dict[str, str]:
         """Return the state and reason of each node that gets no tasks, such as "drained: bad disk".
 
-        With `include_silent`, nodes that do not respond to Slurm at the moment are included. The result is empty if
-        `sinfo` fails.
+        If `include_silent` is true, nodes that do not respond to Slurm at the moment are included. The result is empty
+        if `sinfo` fails.
         """
         try:
             output = _run_slurm(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
         except Error:
             return {}
-        states = {}
+        reason_by_node = {}
         for line in output.splitlines():
             name, _, description = line.partition("|")
             state, _, reason = description.partition("|")
@@ -136,14 +139,14 @@ class SlurmEngine:
             if base_state in DOWN_STATES or (include_silent and is_silent):
                 description = f"{clean_line(base_state, limit=40)}{', not responding' if is_silent else ''}"
                 has_reason = reason not in ("", "none", "None", "Not responding")
-                states[name] = (
+                reason_by_node[name] = (
                     f"{description}: {clean_line(reason, limit=200)}" if has_reason else description
                 )
-        return states
+        return reason_by_node
 
     def _explain_answer(self, answer: NodeAnswer) -> NodeAnswer:
         """Return the answer with the node's real state, because srun reports a node that is down as busy."""
-        state = self._find_down(include_silent=True).get(answer.host)
+        state = self._find_down_nodes(include_silent=True).get(answer.host)
         if state is not None:
             return NodeAnswer(answer.host, "lost", why=f"Slurm has it as {state}", seconds=answer.seconds)
         if BUSY_MESSAGE.search(answer.why):
@@ -167,7 +170,7 @@ class SlurmEngine:
                         "-o",
                         "%i %j",
                     ]
-                    steps = [line.split() for line in _run_slurm(query).splitlines()]
+                    steps = [line.split() for line in _run_slurm(query).splitlines()]  # [ID, name of the step]
                     remaining = [step[0] for step in steps if step[1:] == [name]]
                 else:
                     states = "PENDING,RUNNING,SUSPENDED,CONFIGURING"
@@ -184,9 +187,8 @@ class SlurmEngine:
 def _run_slurm(argv: Sequence[str]) -> str:
     """Return the output of a Slurm command. Raise Error if it fails."""
     try:
-        result = Children().run(
-            argv, timeout=COMMAND_TIMEOUT_S, env=dict(os.environ)
-        )  # works after Ctrl-C, too
+        # A new `Children` also works after Ctrl-C.
+        result = Children().run(argv, timeout=COMMAND_TIMEOUT_S, env=dict(os.environ))
     except (OSError, ValueError) as error:
         msg = f"{argv[0]} could not be started: {error}."
         raise Error(msg) from error
@@ -201,6 +203,6 @@ def _run_slurm(argv: Sequence[str]) -> str:
 def _is_lost(result: ChildResult) -> bool:
     """Return whether the node was not reached or went down.
 
-    The exit status does not say: if a node goes down during a task, srun ends with 0.
+    The exit status does not tell, because srun ends with 0 if a node goes down during a task.
     """
     return not result.stdout.strip() and LOST_MESSAGE.search(result.stderr[-20_000:]) is not None

@@ -31,9 +31,11 @@ PEERS_FOLDER = "peers"
 ENDED_STATES = ("answered", "failed", "lost", "timeout", "flooded")
 """The valid values of `Ending.ended`."""
 MAX_LINE_BYTES = 4096
+"""The most bytes of a line of the journal that are read."""
 MAX_ENDINGS = 1_000_000
 """The most lines of the journal that are read."""
 MAX_NAME_CHARS = 200
+"""The length in characters to which host names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,10 @@ class Ending:
 
     host: str
     ended: str
+    """How the run ended, a value of `models.Ended`."""
     why: str = ""
     seconds: float | None = None
-    """The duration of the run. None if unknown."""
+    """The duration of the run in seconds. None if unknown."""
     asked: float | None = None
     """The time of the request by this machine's clock, in seconds since 1970. None if unknown."""
     came: float | None = None
@@ -116,7 +119,7 @@ class Store:
             raise Error(msg, hint="Free some room, then run it again with --resume.") from error
 
     def endings(self) -> dict[str, Ending]:
-        """Return the last journal entry of each node. Empty if the journal cannot be read."""
+        """Return the last journal entry of each node, by host. Empty if the journal cannot be read."""
         endings: dict[str, Ending] = {}
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
@@ -194,10 +197,13 @@ def _parse_ending(line: bytes) -> Ending | None:
         clean_line(data["host"], limit=MAX_NAME_CHARS),
         data["ended"],
         clean_line(reason, limit=300) if isinstance(reason, str) else "",
-        *(_as_number(data.get(key)) for key in ("seconds", "asked", "came")),
+        seconds=_as_number(data.get("seconds")),
+        asked=_as_number(data.get("asked")),
+        came=_as_number(data.get("came")),
     )
 
 
 def _as_number(value: Any) -> float | None:
+    """Return the value as a float, or None if it is not a number of reasonable size."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) < 1e12 else None

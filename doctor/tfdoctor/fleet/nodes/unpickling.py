@@ -25,7 +25,7 @@ def restrict_unpickling() -> None:
     import _pickle
 
     unpicklers: list[type] = [pickle.Unpickler, pickle._Unpickler]  # noqa: SLF001
-    for unpickler in unpicklers:
+    for unpickler in unpicklers:  # the list grows until it contains all subclasses
         unpicklers += unpickler.__subclasses__()
         if unpickler not in (pickle.Unpickler, _RestrictedUnpickler):
             unpickler.find_class = _find_class  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def restrict_unpickling() -> None:
 
 
 class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in some places
-    """A placeholder for an object from a node. Its text is the first string in the object's arguments."""
+    """A placeholder for an object from a node. Its message is the first string in the object's arguments."""
 
     def __init__(self, *arguments: Any, **_options: Any) -> None:
         parts = [
@@ -61,21 +61,21 @@ class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in som
 
 
 def _drop_traceback(*_arguments: Any) -> None:
-    """Replace a pickled traceback by None."""
+    """Replace a pickled traceback with None."""
 
 
 def _make_exception(cls: Any, arguments: Any, *_others: Any) -> _Placeholder:
-    """Replace a pickled exception by a placeholder with its text."""
+    """Replace a pickled exception with a placeholder that has its message."""
     return _Placeholder.__call__(cls(*arguments)) if isinstance(cls, type) else _Placeholder()
 
 
-class _Bytes(bytes):
+class _RefusedBytes(bytes):
     """A replacement for the type `bytes`, which Dask uses to select a reader.
 
     Creating an instance raises UnpicklingError, because a pickle could request any size.
     """
 
-    def __new__(cls, *_arguments: Any) -> _Bytes:  # noqa: PYI034
+    def __new__(cls, *_arguments: Any) -> _RefusedBytes:  # noqa: PYI034
         raise pickle.UnpicklingError("a node sent no plain bytes")
 
 
@@ -86,7 +86,7 @@ def _find_class(_unpickler: Any, module: str, name: str) -> Any:
     if name.startswith("unpickle_exception"):
         return _make_exception
     if (module, name) == ("builtins", "bytes"):
-        return _Bytes
+        return _RefusedBytes
     return type("".join(filter(str.isalnum, name))[:60], (_Placeholder,), {})
 
 

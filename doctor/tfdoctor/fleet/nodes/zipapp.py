@@ -1,7 +1,7 @@
 """Build a single file that runs `check` on a node without installation.
 
 The file contains tfdoctor, its data and its libraries, as the running interpreter imports them; no network is needed.
-The same parts give the same bytes. Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself
+The same input gives the same bytes. Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself
 into a private folder, which is removed at the end.
 """
 
@@ -32,7 +32,7 @@ DATA_FOLDERS = ("compat",)
 LOG_DATA = "source_lines.json"
 """A data file that is omitted, because only `diagnose` needs it and it is a seventh of the total size."""
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of every part. It is constant, so that the same parts give the same bytes."""
+"""The date of every file in the archive. It is constant, so that the same files give the same bytes."""
 MAIN_SOURCE = '''\
 """Unpacks tfdoctor into a private folder, runs it, and takes the folder away again."""
 
@@ -95,25 +95,26 @@ sys.exit(main())
 
 def build_zipapp() -> bytes:
     """Return the content of the file. Raise Error if a library is not available as Python source."""
-    parts = dict(_iter_tfdoctor_files())
+    content_by_name = dict(_iter_tfdoctor_files())
     for name in DATA_FOLDERS:
         files = _iter_files(data_dir(name), f"tfdoctor/_data/{name}")
-        parts.update((path, content) for path, content in files if not path.endswith(LOG_DATA))
+        content_by_name.update((path, content) for path, content in files if not path.endswith(LOG_DATA))
     for name in LIBRARIES:
-        parts.update(_iter_library_sources(name, name))
+        content_by_name.update(_iter_library_sources(name, name))
     # Python 3.10 has no tomllib, and tomli is equivalent.
-    parts.update(_iter_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
+    content_by_name.update(_iter_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, content in [("__main__.py", MAIN_SOURCE.encode("ascii")), *sorted(parts.items())]:
-            part = zipfile.ZipInfo(name, ARCHIVE_DATE)
-            part.compress_type = zipfile.ZIP_DEFLATED
-            part.external_attr = 0o600 << 16  # Unix permissions are in the upper 16 bits
-            archive.writestr(part, content)
+        for name, content in [("__main__.py", MAIN_SOURCE.encode("ascii")), *sorted(content_by_name.items())]:
+            entry = zipfile.ZipInfo(name, ARCHIVE_DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o600 << 16  # Unix permissions are in the upper 16 bits
+            archive.writestr(entry, content)
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
 
 def _iter_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
+    """Yield (name in the archive, content) of tfdoctor's own files, without data and excluded folders."""
     package_folder = Path(tfdoctor.__file__).parent
     for name, content in _iter_files(package_folder, "tfdoctor"):
         relative = name.removeprefix("tfdoctor/")
@@ -122,6 +123,7 @@ def _iter_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
 
 
 def _iter_library_sources(name: str, target_name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield (name in the archive, content) of a library's source files. Raise Error if there are none."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None or not spec.origin.endswith("__init__.py"):
         msg = f"the Python library {name} is not there as source."
@@ -132,6 +134,7 @@ def _iter_library_sources(name: str, target_name: str) -> Iterator[tuple[str, by
 
 
 def _iter_files(folder: Path, target_name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield (name in the archive, content) of a folder's files. The archive names it `target_name`."""
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and "__pycache__" not in relative.parts and not path.name.startswith("."):

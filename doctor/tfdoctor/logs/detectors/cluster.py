@@ -31,9 +31,9 @@ def detect_cluster(context: LogContext) -> Decision | None:
     """Return the cause if a task cannot reach its cluster, or None if the log does not show that."""
     return (
         _detect_bad_specification(context)
-        or _detect_lost(context)
-        or _detect_unreachable(context)
-        or _detect_waiting(context)
+        or _detect_lost_task(context)
+        or _detect_unreachable_task(context)
+        or _detect_waiting_task(context)
     )
 
 
@@ -66,12 +66,12 @@ def _detect_bad_specification(context: LogContext) -> Decision | None:
     return None
 
 
-def _detect_lost(context: LogContext) -> Decision | None:
+def _detect_lost_task(context: LogContext) -> Decision | None:
     """Return the cause if a task ended or no longer responds."""
     if not context.log.has("cluster-lost"):
         return None
     lost_tasks = _list_tasks(
-        [*context.log.list_events("cluster-lost"), *_list_following(context, "cluster-lost")]
+        [*context.log.list_events("cluster-lost"), *_list_following_tasks(context, "cluster-lost")]
     )
     return Decision(
         Cause.CLUSTER_FAILURE,
@@ -81,7 +81,7 @@ def _detect_lost(context: LogContext) -> Decision | None:
     )
 
 
-def _detect_unreachable(context: LogContext) -> Decision | None:
+def _detect_unreachable_task(context: LogContext) -> Decision | None:
     """Return the cause if a task cannot connect to another one."""
     log = context.log
     events = context.list_evidence("cluster-connect", "cluster-reset")
@@ -89,7 +89,7 @@ def _detect_unreachable(context: LogContext) -> Decision | None:
         not log.has(*SERVER_SIGNATURES) and (log.has(*OTHER_GRPC_USERS) or not log.has("cluster-connect"))
     ):
         return None
-    if _has_session_after(context, events[-1]):
+    if _has_later_session(context, events[-1]):
         return None
     tasks = _list_tasks(log.list_events("cluster-target"))
     addresses = dict.fromkeys(
@@ -111,16 +111,16 @@ def _detect_unreachable(context: LogContext) -> Decision | None:
     )
 
 
-def _detect_waiting(context: LogContext) -> Decision | None:
+def _detect_waiting_task(context: LogContext) -> Decision | None:
     """Return the cause if this task waits for other tasks."""
     log = context.log
     waiting, missing_tasks = log.last("cluster-waiting"), log.last("cluster-tasks-left")
     events: list[Event] = []
-    if waiting is not None and not _has_session_after(context, waiting):
+    if waiting is not None and not _has_later_session(context, waiting):
         events = log.list_events("cluster-waiting")
         tasks = _list_tasks(events)
     elif missing_tasks is not None and int(missing_tasks.get("left")) > 0:
-        events, tasks = [missing_tasks], _list_tasks(_list_following(context, "cluster-tasks-left"))
+        events, tasks = [missing_tasks], _list_tasks(_list_following_tasks(context, "cluster-tasks-left"))
     if not events:
         return None
     return Decision(
@@ -131,19 +131,19 @@ def _detect_waiting(context: LogContext) -> Decision | None:
     )
 
 
-def _has_session_after(context: LogContext, event: Event) -> bool:
+def _has_later_session(context: LogContext, event: Event) -> bool:
     """Return whether a session began after this event."""
     session_event = context.log.last("cluster-session")
     return session_event is not None and session_event.order > event.order
 
 
-def _list_following(context: LogContext, name: str) -> list[Event]:
-    """Return the events that name a task on one of the three lines below an event of signature `name`."""
-    lines = {event.line for event in context.log.list_events(name)}
+def _list_following_tasks(context: LogContext, signature_id: str) -> list[Event]:
+    """Return the events that name a task on one of the three lines below an event of this signature."""
+    lines = {event.line for event in context.log.list_events(signature_id)}
     return [
-        e
-        for e in context.log.list_events("cluster-task-named")
-        if lines & {e.line - 1, e.line - 2, e.line - 3}
+        event
+        for event in context.log.list_events("cluster-task-named")
+        if lines & {event.line - 1, event.line - 2, event.line - 3}
     ]
 
 

@@ -32,10 +32,21 @@ if TYPE_CHECKING:
 
 MAX_BUSY_MIB = 1024
 """The reserved memory in MiB below which another process must be using the GPU."""
-_TEGRA = re.compile(r"\b(?:Tegra|Orin|Xavier|Thor)\b")
+_TEGRA_GPU = re.compile(r"\b(?:Tegra|Orin|Xavier|Thor)\b")
 """Names of GPUs that use system memory. If they get little of it, that does not mean that they are busy."""
 MAX_BUSY_SHARE = 0.35
 """The reserved share of a small GPU's memory below which another process must be using the GPU."""
+_UNUSABLE_FILE_ERRORS = (
+    (Cause.DAMAGED_FILE, ("file too short", "invalid ELF header", "wrong ELF class")),
+    (Cause.NOT_PERMITTED, ("Permission denied", "Operation not permitted")),
+)
+"""Loader errors for a file that exists but cannot be used, by cause."""
+_FAILED_OPERATION = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
+"""cuDNN status codes for an operation that failed after cuDNN had started."""
+_PYTHON_COMMAND = re.compile(
+    r"^(?:[^\n]{0,80}[$#%>±] {1,3}|\W{0,8})(?:env )?CUDA_VISIBLE_DEVICES=\S{0,8} {1,3}(?:\S{0,80}/)?python"
+)
+"""A command line, with or without a prompt, that starts Python with CUDA_VISIBLE_DEVICES set."""
 
 
 # ---------------------------------------------------------------- libraries
@@ -80,13 +91,13 @@ def detect_libraries(context: LogContext) -> Decision | None:
     libraries = context.missing_toolkit_libraries
     if not libraries:
         return None
-    events = tuple(m.event for m in libraries[:12])
+    events = tuple(library.event for library in libraries[:12])
     unusable_cause = _find_unusable_cause(libraries)
     if unusable_cause is not None:
         return Decision(unusable_cause, events)
     cause = choose_library_cause(libraries, context.log, context.compat)
-    other_causes = tuple(c for c in LIBRARY_CAUSES if c is not cause)
-    path = find_search_path(libraries)
+    other_causes = tuple(other for other in LIBRARY_CAUSES if other is not cause)
+    search_path = find_search_path(libraries)
     note = describe_available_libraries(libraries, context.log, context.compat)
     title = ""
     if (
@@ -103,27 +114,20 @@ def detect_libraries(context: LogContext) -> Decision | None:
     ):
         title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
         note = f"{note} Usually a different version is installed, or none.".strip()
-    if cause is Cause.LIBS_WRONG_VERSION and path:
-        note = f"{note} LD_LIBRARY_PATH was {path}.".strip().replace("`", "'")
+    if cause is Cause.LIBS_WRONG_VERSION and search_path:
+        note = f"{note} LD_LIBRARY_PATH was {search_path}.".strip().replace("`", "'")
     elif (
         len(libraries) == 1
         and strip_library_name(libraries[0].soname) == "cudart"
         and not context.log.has("registration-skipped")
     ):
         other_causes = (*other_causes, Cause.NO_DRIVER)
-    return Decision(cause, events, other_causes, note, title)
-
-
-_UNUSABLE = (
-    (Cause.DAMAGED_FILE, ("file too short", "invalid ELF header", "wrong ELF class")),
-    (Cause.NOT_PERMITTED, ("Permission denied", "Operation not permitted")),
-)
-"""Loader errors for a file that exists but cannot be used, by cause."""
+    return Decision(cause, events, other_causes, note=note, title=title)
 
 
 def _find_unusable_cause(missing: Sequence[UnopenedLibrary]) -> Cause | None:
     """Return the cause if all these libraries exist but cannot be used for the same reason, else None."""
-    for cause, errors in _UNUSABLE:
+    for cause, errors in _UNUSABLE_FILE_ERRORS:
         if all(any(error in library.error for error in errors) for library in missing):
             return cause
     return None
@@ -131,7 +135,7 @@ def _find_unusable_cause(missing: Sequence[UnopenedLibrary]) -> Cause | None:
 
 def detect_unnamed_libraries(context: LogContext) -> Decision | None:
     """Return the cause if libraries are missing but the log does not name them."""
-    return _detect_skipped(
+    return _detect_skipped_by(
         context, "registration-skipped", "cuda-runtime-not-loaded", "cuda-not-found", "cudart-stub-note"
     )
 
@@ -141,12 +145,12 @@ def detect_skipped_registration(context: LogContext) -> Decision | None:
 
     This runs before `detect_memory`, because memory does not matter if no GPU is registered.
     """
-    return _detect_skipped(context, "registration-skipped", "cuda-runtime-not-loaded")
+    return _detect_skipped_by(context, "registration-skipped", "cuda-runtime-not-loaded")
 
 
-def _detect_skipped(context: LogContext, *ids: str) -> Decision | None:
-    """Return the cause if one of these signatures shows that no GPU was registered."""
-    event = context.log.last(*ids)
+def _detect_skipped_by(context: LogContext, *signature_ids: str) -> Decision | None:
+    """Return the cause if an event of these signatures shows that no GPU was registered."""
+    event = context.log.last(*signature_ids)
     if event is not None and event.id != "registration-skipped" and context.ready_order >= 0:
         return None
     if event is None or (context.registration is not None and context.registration.order > event.order):
@@ -155,12 +159,12 @@ def _detect_skipped(context: LogContext, *ids: str) -> Decision | None:
         return None
     if context.hiding_event is not None:
         return Decision(
-            Cause.HIDDEN_BY_ENV, (context.hiding_event, *context.list_evidence(*ids)), (Cause.LIBS_UNLISTED,)
+            Cause.HIDDEN_BY_ENV, (context.hiding_event, *context.list_evidence(*signature_ids)), (Cause.LIBS_UNLISTED,)
         )
     other_causes: tuple[Cause, ...] = LIBRARY_CAUSES
     if not context.log.has("registration-skipped", "cuda-runtime-not-loaded", "numa"):
         other_causes = (*other_causes, Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
-    return Decision(Cause.LIBS_UNLISTED, context.list_evidence(*ids), other_causes)
+    return Decision(Cause.LIBS_UNLISTED, context.list_evidence(*signature_ids), other_causes)
 
 
 def detect_cupti(context: LogContext) -> Decision | None:
@@ -205,14 +209,15 @@ def detect_ignored_gpus(context: LogContext) -> Decision | None:
 def _choose_amd_cause(event: Event) -> Cause:
     """Return GPU_TOO_OLD or GPU_TOO_NEW for an AMD GPU that TensorFlow ignored."""
 
-    def generation(target: str) -> int:
+    def parse_generation(target: str) -> int:
         # gfx906 is of generation 9, gfx1030 of generation 10: the last two characters are the stepping
-        digits = re.match(r"gfx(\w{1,3}?)\w\w$", target)
-        return int(digits[1]) if digits and digits[1].isdecimal() else 0
+        generation_match = re.match(r"gfx(\w{1,3}?)\w\w$", target)
+        return int(generation_match[1]) if generation_match and generation_match[1].isdecimal() else 0
 
-    actual = generation(event.get("gfx"))
-    supported = [generation(gfx) for gfx in re.findall(r"gfx\w{3,5}", event.get("supported"))]
-    return Cause.GPU_TOO_OLD if supported and actual < min(supported) else Cause.GPU_TOO_NEW
+    actual_generation = parse_generation(event.get("gfx"))
+    supported_generations = [parse_generation(gfx) for gfx in re.findall(r"gfx\w{3,5}", event.get("supported"))]
+    is_too_old = supported_generations and actual_generation < min(supported_generations)
+    return Cause.GPU_TOO_OLD if is_too_old else Cause.GPU_TOO_NEW
 
 
 def detect_missing_gpu_code(context: LogContext) -> Decision | None:
@@ -255,14 +260,13 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
         is_too_new = is_too_new and not is_older
         cause = Cause.GPU_TOO_NEW if is_too_new else Cause.GPU_TOO_OLD
         evidence = context.list_evidence("no-kernel-image", "device-created", "device-properties")
-        if (
-            capability is None and not is_too_new
-        ):  # a build for a few GPUs lacks code both for older and for newer ones
+        # a build for a few GPUs lacks code both for older and for newer ones
+        if capability is None and not is_too_new:
             title = "This TensorFlow has no code that the card can run"
             note = (
                 "The log does not name the card: usually it is older than what this TensorFlow was built for."
             )
-            return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note, title)
+            return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note=note, title=title)
         return Decision(cause, evidence)
     if is_newer and context.registration is not None:
         evidence = context.list_evidence("device-created", "cublas-init", "cudnn-init")
@@ -291,21 +295,23 @@ def _is_older_than_all_code(context: LogContext, capability: str | None) -> bool
     Its PTX does not help, because PTX can only be compiled for newer GPUs.
     """
     release = context.origin.release
-    code = [*release.cubin, *release.ptx] if release is not None else []
+    architectures = [*release.cubin, *release.ptx] if release is not None else []
     return (
-        capability is not None and bool(code) and not any(_is_at_least(capability, floor) for floor in code)
+        capability is not None
+        and bool(architectures)
+        and not any(_is_at_least(capability, architecture) for architecture in architectures)
     )
 
 
 def _has_only_old_gfx(context: LogContext) -> bool:
-    """Return whether the log names AMD GPUs and all are older than gfx900, which ROCm dropped first."""
+    """Return whether the log names AMD GPUs and all are older than gfx900. ROCm dropped those first."""
     names = [event.get("gfx").removeprefix("gfx") for event in context.log.list_events("gfx-name")]
     return bool(names) and all(len(name) == 3 and name < "900" for name in names)
 
 
-def _is_at_least(capability: str, floor: str) -> bool:
-    """Return whether a compute capability is at least `floor`."""
-    return versions.parse_capability(capability) >= versions.parse_capability(floor)
+def _is_at_least(capability: str, minimum: str) -> bool:
+    """Return whether a compute capability is at least `minimum`."""
+    return versions.parse_capability(capability) >= versions.parse_capability(minimum)
 
 
 def _is_newer_than_cuda(context: LogContext, capability: str | None) -> bool:
@@ -316,17 +322,17 @@ def _is_newer_than_cuda(context: LogContext, capability: str | None) -> bool:
     series = context.compat.cuda_series(versions.major_minor(cuda) if "." in cuda else f"{cuda}.0")
     if series is None or not series.capabilities or "." not in cuda:
         return False
-    newest = max(versions.parse_capability(supported)[0] for supported in series.capabilities)
-    return versions.parse_capability(capability)[0] > newest
+    max_major = max(versions.parse_capability(supported)[0] for supported in series.capabilities)
+    return versions.parse_capability(capability)[0] > max_major
 
 
 # ---------------------------------------------------------------- a registered GPU that fails
 
 
-def _is_busy(context: LogContext) -> bool:
-    """Return whether TensorFlow got so little memory on a GPU that another process must be using it."""
+def _is_gpu_busy(context: LogContext) -> bool:
+    """Return whether TensorFlow got so little of a GPU's memory that another process must be using it."""
     reserved_mib = [device.memory_mib for device in context.devices if device.memory_mib is not None]
-    if not reserved_mib or any(_TEGRA.search(device.name) for device in context.devices):
+    if not reserved_mib or any(_TEGRA_GPU.search(device.name) for device in context.devices):
         return False
     smallest_mib, total_mib = min(reserved_mib), find_gpu_memory(context.log)
     if total_mib is not None and total_mib < 2300:  # a small GPU, with up to 2 GiB
@@ -343,10 +349,10 @@ def detect_memory(context: LogContext) -> Decision | None:
     if context_event is not None and "out of memory" in context_event.get("code"):
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, context.list_evidence("context-failed"), (Cause.OOM,))
     failed_events = list_failed_allocations(context)
-    if failed_events and _is_busy(context):
+    if failed_events and _is_gpu_busy(context):
         events = (*context.list_evidence("device-created"), *failed_events[:3])
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM,))
-    if _is_busy(context) and log.has("cublas-init", "cudnn-init"):
+    if _is_gpu_busy(context) and log.has("cublas-init", "cudnn-init"):
         events = context.list_evidence("device-created", "cublas-init", "cudnn-init")
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM, Cause.CUBLAS_INIT_FAILED))
     if failed_events:
@@ -365,7 +371,7 @@ def list_failed_allocations(context: LogContext) -> list[Event]:
 
 
 def detect_cudnn(context: LogContext) -> Decision | None:
-    """Return the cause if cuDNN fails to start, or fails later."""
+    """Return the cause if cuDNN does not start, or fails after its start."""
     log = context.log
     if log.has("cudnn-version"):
         mismatch_event = next(
@@ -380,6 +386,7 @@ def detect_cudnn(context: LogContext) -> Decision | None:
         if mismatch_event is not None:
             note = f"cuDNN {mismatch_event.get('loaded')} was loaded; TensorFlow was built with {mismatch_event.get('built')}."
         return Decision(Cause.CUDNN_VERSION_MISMATCH, context.list_evidence("cudnn-version"), note=note)
+    # a message that the log describes as expected does not count
     expected_records = {event.record for event in log.list_events("cudnn-not-asked")}
     if all(event.record in expected_records for event in log.list_events("cudnn-init")):
         return None
@@ -390,17 +397,17 @@ def detect_cudnn(context: LogContext) -> Decision | None:
             context.list_evidence("driver-possibly-insufficient", "cudnn-init"),
             (Cause.CUDNN_INIT_FAILED,),
         )
-    if all(_OPERATION_FAILED.search(event.text) for event in log.list_events("cudnn-init")):
+    if all(_FAILED_OPERATION.search(event.text) for event in log.list_events("cudnn-init")):
         title = "cuDNN started, and failed at work"
         note = "The log does not say why: usually memory, a driver or cuDNN that does not serve this card."
         return Decision(
-            Cause.CUDNN_INIT_FAILED, context.list_evidence("cudnn-init"), (Cause.OOM,), note, title
+            Cause.CUDNN_INIT_FAILED,
+            context.list_evidence("cudnn-init"),
+            (Cause.OOM,),
+            note=note,
+            title=title,
         )
     return Decision(Cause.CUDNN_INIT_FAILED, context.list_evidence("cudnn-init"), (Cause.OOM,))
-
-
-_OPERATION_FAILED = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
-"""cuDNN status codes for an operation that failed after cuDNN had started."""
 
 
 def _is_oldest_branch(context: LogContext, driver: str) -> bool:
@@ -448,7 +455,7 @@ def detect_both_packages(context: LogContext) -> Decision | None:
     if not (
         log.has("attribute-missing", "native-runtime-failed")
         or has_listed_no_gpu(context)
-        or _is_cpu_build(context)
+        or _has_cpu_build(context)
     ):
         return None
     evidence = context.list_evidence(
@@ -460,7 +467,7 @@ def detect_both_packages(context: LogContext) -> Decision | None:
 def detect_placement(context: LogContext) -> Decision | None:
     """Return the cause if the build has no GPU support, or an operation cannot be placed."""
     log = context.log
-    if context.registration is None and _is_cpu_build(context):
+    if context.registration is None and _has_cpu_build(context):
         return Decision(
             Cause.CPU_ONLY_BUILD,
             context.list_evidence("not-built-with-cuda", "built-with-cuda-asked", "answer-line"),
@@ -470,7 +477,7 @@ def detect_placement(context: LogContext) -> Decision | None:
     return None
 
 
-def _is_cpu_build(context: LogContext) -> bool:
+def _has_cpu_build(context: LogContext) -> bool:
     """Return whether the log shows a build without GPU support."""
     log = context.log
     if log.has("not-built-with-cuda"):
@@ -490,7 +497,7 @@ def detect_fault(context: LogContext) -> Decision | None:
         "them apart."
     )
     title = "The GPU is registered and works, until a kernel on it is aborted"
-    return Decision(Cause.INCONCLUSIVE, events, (), note, title)
+    return Decision(Cause.INCONCLUSIVE, events, note=note, title=title)
 
 
 def detect_fork(context: LogContext) -> Decision | None:
@@ -500,17 +507,11 @@ def detect_fork(context: LogContext) -> Decision | None:
         return None
     note = f"{FORK_NOTE} Where the workers need no GPU, the message is harmless."
     title = "A process that was forked from one that uses the GPU cannot use it"
-    return Decision(Cause.INCONCLUSIVE, events, (), note, title)
-
-
-_COMMAND = re.compile(
-    r"^(?:[^\n]{0,80}[$#%>±] {1,3}|\W{0,8})(?:env )?CUDA_VISIBLE_DEVICES=\S{0,8} {1,3}(?:\S{0,80}/)?python"
-)
-"""A command line, with or without a prompt, that starts Python with CUDA_VISIBLE_DEVICES set."""
+    return Decision(Cause.INCONCLUSIVE, events, note=note, title=title)
 
 
 def detect_missing_registration(context: LogContext) -> Decision | None:
-    """Return the cause if no GPU was registered and no message explains it, as far as the log shows one."""
+    """Return the most likely cause if no GPU was registered and no message explains why."""
     log = context.log
     if context.registration is not None:
         return None
@@ -519,16 +520,16 @@ def detect_missing_registration(context: LogContext) -> Decision | None:
     hiding_event = context.hiding_event
     if hiding_event is not None and (
         has_listed_no_gpu(context)
-        or (_COMMAND.search(hiding_event.text) and context.ready_order < 0 and log.has("dso-opened"))
+        or (_PYTHON_COMMAND.search(hiding_event.text) and context.ready_order < 0 and log.has("dso-opened"))
     ):
         return Decision(Cause.HIDDEN_BY_ENV, (hiding_event, *context.list_evidence("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
-    return _choose_silent_cause(context) if has_listed_no_gpu(context) else None
+    return _decide_without_messages(context) if has_listed_no_gpu(context) else None
 
 
-def _choose_silent_cause(context: LogContext) -> Decision:
-    """Return the cause if no GPU is listed and nothing is logged about a driver or a library.
+def _decide_without_messages(context: LogContext) -> Decision:
+    """Return the decision if no GPU is listed and nothing is logged about a driver or a library.
 
     A build without GPU support logs nothing. Some builds with GPU support also log nothing if libcuda or NVML is
     missing.

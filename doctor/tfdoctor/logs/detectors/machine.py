@@ -29,11 +29,11 @@ TOO_OLD_DRIVER_CODES = frozenset(
 )
 """cuInit codes for a driver that is too old."""
 STUB_CODES = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
-"""cuInit codes of the stub library in the CUDA toolkit, which is for linking: -1 up to CUDA 11, 34 after that."""
+"""cuInit codes of the stub library that the CUDA toolkit has for linking: -1 up to CUDA 11, and 34 since then."""
 UNKNOWN_ERROR_CODES = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 """cuInit codes for an unknown error."""
 NOT_INITIALIZED_CODES = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
-"""The cuInit code in a forked process. In a process that was not forked, the driver did not start."""
+"""The cuInit code in a forked process. In other processes it means that the driver did not start."""
 FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
@@ -84,7 +84,7 @@ def _choose_container_cause(message: str) -> Cause:
 
 
 def detect_smi_failure(context: LogContext) -> Decision | None:
-    """Return the cause if nvidia-smi failed and TensorFlow logged no error of the driver or its libraries."""
+    """Return the cause if nvidia-smi failed and TensorFlow logged no error about the driver or a library."""
     event = context.log.first("smi-failed")
     if event is None or context.registration is not None or context.log.has("cuinit", "dso-failed"):
         return None
@@ -161,7 +161,7 @@ def _detect_missing_at_import(context: LogContext) -> Decision | None:
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
             return Decision(Cause.MSVC_RUNTIME_MISSING, events)
         if is_driver(deciding_library.soname):
-            cause = Cause.CONTAINER_NO_GPU if _is_containerized(context) else Cause.NO_DRIVER
+            cause = Cause.CONTAINER_NO_GPU if _is_probably_in_container(context) else Cause.NO_DRIVER
             return Decision(cause, events, (Cause.NO_DRIVER, Cause.IMPORT_MISSING_CUDA_LIB))
         if stem.startswith("nvidia-"):
             return Decision(Cause.LIBS_TRANSITIVE, events, (Cause.DRIVER_LIB_MISMATCH,))
@@ -169,9 +169,7 @@ def _detect_missing_at_import(context: LogContext) -> Decision | None:
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
     msvc_events = [
-        library
-        for library in context.log.list_events("import-dll")
-        if "msvc" in library.get("soname").lower()
+        event for event in context.log.list_events("import-dll") if "msvc" in event.get("soname").lower()
     ]
     if msvc_events:
         return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(msvc_events[:1]))
@@ -182,7 +180,7 @@ def _detect_missing_at_import(context: LogContext) -> Decision | None:
     return None
 
 
-def _is_containerized(context: LogContext) -> bool:
+def _is_probably_in_container(context: LogContext) -> bool:
     """Return whether the log comes from a container, or from a Redis module, which usually runs in one."""
     return context.is_in_container() or "/redis/modules/" in "".join(
         event.text for event in context.log.list_events("import-so")
@@ -201,6 +199,7 @@ def detect_driver(context: LogContext) -> Decision | None:
     is_registered_later = context.registration is not None and context.registration.order > event.order
     if is_registered_later or (context.registration is not None and log.has("parameter-server")):
         return None
+    # "CUresult(303)" is another form of "UNKNOWN ERROR (303)"
     codes = {init.get("code").replace("CUresult(", "UNKNOWN ERROR (") for init in log.list_events("cuinit")}
     if codes == NOT_INITIALIZED_CODES and context.registration is not None:
         return None
@@ -211,10 +210,11 @@ def detect_driver(context: LogContext) -> Decision | None:
         evidence = (*evidence, context.hiding_event)
     cause, other_causes = _choose_cuinit_cause(context, codes)
     if codes == NOT_INITIALIZED_CODES:
-        return Decision(cause, evidence, other_causes, FORK_NOTE)
+        return Decision(cause, evidence, other_causes, note=FORK_NOTE)
     if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN_ERROR_CODES:
         note = f"The driver's library opens, and starting it fails with {' and '.join(sorted(codes))}."
-        return Decision(cause, evidence, other_causes, note, "The driver is installed but does not start")
+        title = "The driver is installed but does not start"
+        return Decision(cause, evidence, other_causes, note=note, title=title)
     return Decision(cause, evidence, other_causes)
 
 
@@ -227,18 +227,14 @@ def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, t
         return Cause.DRIVER_LIB_MISMATCH, ()
     if codes & TOO_OLD_DRIVER_CODES:
         return Cause.DRIVER_TOO_OLD, ()
-    lacks_kernel_module, lacks_node = (
-        log.has("kernel-driver-missing") or _is_smi_failure(context),
-        log.has("device-node-missing"),
-    )
+    lacks_kernel_module = log.has("kernel-driver-missing") or _has_smi_failure(context)
+    lacks_node = log.has("device-node-missing")
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB_CODES:
         if lacks_node or lacks_kernel_module or context.is_in_container():
-            return Cause.CONTAINER_NO_GPU if lacks_node or context.is_in_container() else Cause.NO_DRIVER, (
-                Cause.STUB_LIBCUDA,
-                Cause.NO_DRIVER,
-            )
+            cause = Cause.CONTAINER_NO_GPU if lacks_node or context.is_in_container() else Cause.NO_DRIVER
+            return cause, (Cause.STUB_LIBCUDA, Cause.NO_DRIVER)
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if context.hiding_event is not None and codes & NO_DEVICE_CODES:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
@@ -249,7 +245,7 @@ def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, t
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DEVICE_CODES:
-        return _choose_no_device_cause(context, no_node=lacks_node)
+        return _choose_no_device_cause(context, lacks_node=lacks_node)
     if lacks_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
     if codes & {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_DEVICE_UNAVAILABLE"}:
@@ -257,12 +253,12 @@ def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, t
     return Cause.DRIVER_INIT_UNKNOWN, ()
 
 
-def _choose_no_device_cause(context: LogContext, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_no_device_cause(context: LogContext, *, lacks_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
     """Return (cause, other possible causes) if cuInit finds no GPU.
 
-    `no_node` says whether the device node in /dev is missing.
+    `lacks_node` says whether the device node in /dev is missing.
     """
-    if no_node:
+    if lacks_node:
         cause = Cause.CONTAINER_NO_GPU if context.is_in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
     if context.log.has("scheduler-hint") or context.registration is not None:
@@ -272,7 +268,7 @@ def _choose_no_device_cause(context: LogContext, *, no_node: bool) -> tuple[Caus
     return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
 
 
-def _is_smi_failure(context: LogContext) -> bool:
+def _has_smi_failure(context: LogContext) -> bool:
     """Return whether nvidia-smi could not reach the driver, and nothing in the log contradicts that."""
     has_failed = any("communicate" in event.get("what") for event in context.log.list_events("smi-failed"))
     return has_failed and not context.log.has("kernel-driver", "smi-table")
@@ -331,9 +327,9 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
                 Cause.DRIVER_INIT_UNKNOWN,
                 context.list_evidence("driver-code"),
                 (Cause.DRIVER_TOO_OLD,),
-                "The log does not say why: usually a driver that does not serve this CUDA, or a process that was "
+                note="The log does not say why: usually a driver that does not serve this CUDA, or a process that was "
                 "forked from one that uses the GPU.",
-                "CUDA does not start in this process",
+                title="CUDA does not start in this process",
             )
         causes_by_text = (
             ("display driver", Cause.DRIVER_LIB_MISMATCH),

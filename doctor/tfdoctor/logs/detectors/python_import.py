@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from tfdoctor.logs.events import Event
 
-_INSTALLED = re.compile(
+_INSTALLED_PATH = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/](?:python|pypy)\d|[\\/]Lib[\\/]|\.zip[\\/]|^<|<frozen"
 )
 """A path of an installed module or of the standard library."""
 _TENSORFLOW_PATH = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]"
 )
-_GPU_PACKAGES = re.compile(
+_GPU_PACKAGE_PATH = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
-_PACKAGES = (
+_DEPENDENCIES = (
     "absl astor astunparse cv2 distutils flatbuffers gast google grain grpc h5py huggingface_hub "
     "imp IPython jax keras keras_applications keras_preprocessing libclang markdown matplotlib "
     "ml_dtypes namex numpy opt_einsum optree packaging pandas PIL pkg_resources protobuf psutil "
@@ -37,7 +37,7 @@ _PACKAGES = (
     "tensorflow_estimator tensorflow_io_gcs_filesystem termcolor tf_keras typing_extensions "
     "urllib3 werkzeug wrapt yaml"
 )
-_MODULES = sys.stdlib_module_names | frozenset(_PACKAGES.split())
+_MODULES = sys.stdlib_module_names | frozenset(_DEPENDENCIES.split())
 """Modules that TensorFlow and its dependencies import. A user's file with the same name shadows the module."""
 _TENSORFLOW_MODULE = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
 _FRAME_LINES = 4
@@ -53,159 +53,6 @@ _AFTER_IMPORT_SIGNATURES = (
     "numa",
 )
 """Messages that TensorFlow logs after its import."""
-
-
-def detect_failed_import(context: LogContext) -> Decision | None:
-    """Return the cause if `import tensorflow` failed, or None if it succeeded, at once or later."""
-    log = context.log
-    broken_event = log.first("python-broken")
-    if broken_event is not None and context.registration is None and not log.has(*_AFTER_IMPORT_SIGNATURES):
-        cause = (
-            Cause.NOT_PERMITTED if broken_event.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
-        )
-        return Decision(cause, context.list_evidence("python-broken"))
-    if context.registration is not None or context.ready_order >= 0 or log.has(*_AFTER_IMPORT_SIGNATURES):
-        return None
-    return (
-        _detect_named_file(context)
-        or _detect_shadowed(context)
-        or _detect_in_tracebacks(context)
-        or _detect_wrong_module(context)
-        or _detect_not_installed(context)
-    )
-
-
-def _detect_named_file(context: LogContext) -> Decision | None:
-    """Return the cause if the error names TensorFlow, or a file of TensorFlow or of a GPU library."""
-    for event in context.log.list_events("module-shadowed"):
-        if event.get("name") or _imports_tensorflow(_list_frames(context, event)):
-            return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(event.get("path")))
-    for event in context.log.list_events("file-damaged"):
-        if _GPU_PACKAGES.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
-            return Decision(Cause.DAMAGED_FILE, (event,))
-    for event in context.log.list_events("file-refused"):
-        if _GPU_PACKAGES.search(event.get("path") or event.get("library")):
-            return Decision(Cause.NOT_PERMITTED, (event,))
-    return None
-
-
-def _detect_shadowed(context: LogContext) -> Decision | None:
-    """Return the cause if an installed module imported a user's file that shadows the intended module."""
-    frames: list[Event] = []
-    for event in context.log.list_events("import-frame"):
-        path = _get_frame_path(event)
-        if not path or (frames and event.line - frames[-1].line > _get_max_gap(event)):
-            frames.clear()
-        if not path:
-            continue
-        is_shadowing = (
-            _get_module_name(path) in _MODULES
-            and _INSTALLED.search(path) is None
-            and not path.startswith(("<", "~"))
-        )
-        if is_shadowing and _imports_tensorflow(frames):
-            return Decision(Cause.SHADOWED_MODULE, (frames[-1], event), (), _suggest_rename(path))
-        if (
-            is_shadowing
-            and frames
-            and _TENSORFLOW_MODULE.search(path)
-            and not _TENSORFLOW_MODULE.search(_get_frame_path(frames[-1]))
-        ):
-            return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(path))
-        frames.append(event)
-    return None
-
-
-def _detect_in_tracebacks(context: LogContext) -> Decision | None:
-    """Return the cause of an error that was raised while TensorFlow was being imported."""
-    for event in context.log.list_events("file-damaged", "file-refused", "import-error"):
-        frames = _list_frames(context, event)
-        library = (event.get("path") or event.get("library")).rpartition("/")[2]
-        if not _imports_tensorflow(frames) or is_driver(library):
-            continue  # driver libraries are empty in a container without GPUs
-        evidence = (event, frames[-1])
-        if event.id == "file-damaged":
-            return Decision(Cause.DAMAGED_FILE, evidence)
-        if event.id == "file-refused":
-            return Decision(Cause.NOT_PERMITTED, evidence)
-        path = event.get("path")
-        if (
-            path
-            and path != "unknown location"
-            and _get_module_name(path) in _MODULES
-            and _INSTALLED.search(path) is None
-        ):
-            return Decision(Cause.SHADOWED_MODULE, evidence, (), _suggest_rename(path))
-        name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
-        if name.startswith("tensorflow") and name != "tensorflow_estimator":
-            continue  # part of TensorFlow itself is missing: two packages overwrote each other, or a file shadows it
-        if context.log.has("protobuf", "numpy-abi"):
-            continue  # the detectors for these signatures explain the error better
-        return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
-    return None
-
-
-def _detect_wrong_module(context: LogContext) -> Decision | None:
-    """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
-
-    A module without a name that every release has is not TensorFlow. `detect_api_mismatch` handles names that only
-    TensorFlow 1 or 2 has.
-    """
-    event = context.log.first("tensorflow-attribute")
-    if event is None or event.get("second") or context.has_both_packages:
-        return None
-    frames = _list_frames(context, event)
-    tensorflow_frame = next(
-        (frame for frame in reversed(frames) if _TENSORFLOW_MODULE.search(_get_frame_path(frame))), None
-    )
-    if tensorflow_frame is not None and _INSTALLED.search(_get_frame_path(tensorflow_frame)) is None:
-        return Decision(
-            Cause.SHADOWED_MODULE,
-            (tensorflow_frame, event),
-            (),
-            _suggest_rename(_get_frame_path(tensorflow_frame)),
-        )
-    if event.get("partial"):
-        return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL_NOTE)
-    if _imports_tensorflow(frames) or _has_messages(context) or _is_other_api(context, event):
-        return None
-    other_causes = (
-        (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
-    )
-    subject = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
-    title = "What is imported under the name tensorflow is not TensorFlow"
-    return Decision(Cause.DAMAGED_FILE, (event,), other_causes, f"{subject} {NOT_TENSORFLOW_NOTE}", title)
-
-
-def _has_messages(context: LogContext) -> bool:
-    """Return whether the log has a message of TensorFlow, which shows that it was imported."""
-    has_benign = any(
-        context.log.list_events(name)[0].signature.benign is not None for name in context.log.events
-    )
-    return has_benign or context.log.has("format-classic", "format-absl")
-
-
-def _is_other_api(context: LogContext, event: Event) -> bool:
-    """Return whether the missing name shows that the program was written for another major release."""
-    if event.get("second") or (event.get("removed") and not context.has_trait("first-api")):
-        return True
-    return bool(event.get("newer")) and context.has_trait("first-api")
-
-
-def detect_api_mismatch(context: LogContext) -> Decision | None:
-    """Return an inconclusive decision if the program fails because it needs another TensorFlow."""
-    event = context.log.first("tensorflow-attribute")
-    if event is None or not _is_other_api(context, event):
-        return None
-    if event.get("newer"):
-        title = "The program asks for a name that this TensorFlow does not have yet"
-        return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER_NOTE, title)
-    is_certain = event.get("second") or _has_messages(context)
-    other_causes = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
-    title = "The program asks for a name that TensorFlow 2 does not have"
-    return Decision(Cause.INCONCLUSIVE, (event,), other_causes, REMOVED_NOTE, title)
-
-
 PARTIAL_NOTE = (
     "While `tensorflow` was being imported, something that it imports asked for this name: a file of the program's own "
     "that is called tensorflow.py, or as a module that TensorFlow imports, is usually in the way."
@@ -228,6 +75,157 @@ NEWER_NOTE = (
 )
 
 
+def detect_failed_import(context: LogContext) -> Decision | None:
+    """Return the cause if `import tensorflow` failed. Return None if this or a later import succeeded."""
+    log = context.log
+    broken_event = log.first("python-broken")
+    if broken_event is not None and context.registration is None and not log.has(*_AFTER_IMPORT_SIGNATURES):
+        cause = (
+            Cause.NOT_PERMITTED if broken_event.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
+        )
+        return Decision(cause, context.list_evidence("python-broken"))
+    if context.registration is not None or context.ready_order >= 0 or log.has(*_AFTER_IMPORT_SIGNATURES):
+        return None
+    return (
+        _detect_named_file(context)
+        or _detect_shadowed(context)
+        or _detect_in_tracebacks(context)
+        or _detect_wrong_module(context)
+        or _detect_not_installed(context)
+    )
+
+
+def _detect_named_file(context: LogContext) -> Decision | None:
+    """Return the cause if the error names TensorFlow, or a file of TensorFlow or of a GPU library."""
+    for event in context.log.list_events("module-shadowed"):
+        if event.get("name") or _has_tensorflow_frame(_list_frames(context, event)):
+            return Decision(Cause.SHADOWED_MODULE, (event,), note=_suggest_rename(event.get("path")))
+    for event in context.log.list_events("file-damaged"):
+        if _GPU_PACKAGE_PATH.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
+            return Decision(Cause.DAMAGED_FILE, (event,))
+    for event in context.log.list_events("file-refused"):
+        if _GPU_PACKAGE_PATH.search(event.get("path") or event.get("library")):
+            return Decision(Cause.NOT_PERMITTED, (event,))
+    return None
+
+
+def _detect_shadowed(context: LogContext) -> Decision | None:
+    """Return the cause if an installed module imported a user's file that shadows the intended module."""
+    frames: list[Event] = []
+    for event in context.log.list_events("import-frame"):
+        path = _get_frame_path(event)
+        if not path or (frames and event.line - frames[-1].line > _get_max_gap(event)):
+            frames.clear()
+        if not path:
+            continue
+        is_shadowing = (
+            _get_module_name(path) in _MODULES
+            and _INSTALLED_PATH.search(path) is None
+            and not path.startswith(("<", "~"))
+        )
+        if is_shadowing and _has_tensorflow_frame(frames):
+            return Decision(Cause.SHADOWED_MODULE, (frames[-1], event), note=_suggest_rename(path))
+        if (
+            is_shadowing
+            and frames
+            and _TENSORFLOW_MODULE.search(path)
+            and not _TENSORFLOW_MODULE.search(_get_frame_path(frames[-1]))
+        ):
+            return Decision(Cause.SHADOWED_MODULE, (event,), note=_suggest_rename(path))
+        frames.append(event)
+    return None
+
+
+def _detect_in_tracebacks(context: LogContext) -> Decision | None:
+    """Return the cause of an error that was raised while TensorFlow was being imported."""
+    for event in context.log.list_events("file-damaged", "file-refused", "import-error"):
+        frames = _list_frames(context, event)
+        library = (event.get("path") or event.get("library")).rpartition("/")[2]
+        if not _has_tensorflow_frame(frames) or is_driver(library):
+            continue  # the driver's libraries are empty files in a container without GPUs
+        evidence = (event, frames[-1])
+        if event.id == "file-damaged":
+            return Decision(Cause.DAMAGED_FILE, evidence)
+        if event.id == "file-refused":
+            return Decision(Cause.NOT_PERMITTED, evidence)
+        path = event.get("path")
+        if (
+            path
+            and path != "unknown location"
+            and _get_module_name(path) in _MODULES
+            and _INSTALLED_PATH.search(path) is None
+        ):
+            return Decision(Cause.SHADOWED_MODULE, evidence, note=_suggest_rename(path))
+        name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
+        if name.startswith("tensorflow") and name != "tensorflow_estimator":
+            continue  # part of TensorFlow itself is missing: two packages overwrote each other, or a file shadows it
+        if context.log.has("protobuf", "numpy-abi"):
+            continue  # the detectors for these signatures explain the error better
+        return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
+    return None
+
+
+def _detect_wrong_module(context: LogContext) -> Decision | None:
+    """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
+
+    The evidence is a missing name that every release has. `detect_api_mismatch` handles names that only TensorFlow 1
+    or 2 has.
+    """
+    event = context.log.first("tensorflow-attribute")
+    if event is None or event.get("second") or context.has_both_packages:
+        return None
+    frames = _list_frames(context, event)
+    tensorflow_frame = next(
+        (frame for frame in reversed(frames) if _TENSORFLOW_MODULE.search(_get_frame_path(frame))), None
+    )
+    if tensorflow_frame is not None and _INSTALLED_PATH.search(_get_frame_path(tensorflow_frame)) is None:
+        return Decision(
+            Cause.SHADOWED_MODULE,
+            (tensorflow_frame, event),
+            note=_suggest_rename(_get_frame_path(tensorflow_frame)),
+        )
+    if event.get("partial"):
+        return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), note=PARTIAL_NOTE)
+    if _has_tensorflow_frame(frames) or _has_tensorflow_messages(context) or _is_other_api(context, event):
+        return None
+    other_causes = (
+        (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
+    )
+    subject = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
+    title = "What is imported under the name tensorflow is not TensorFlow"
+    note = f"{subject} {NOT_TENSORFLOW_NOTE}"
+    return Decision(Cause.DAMAGED_FILE, (event,), other_causes, note=note, title=title)
+
+
+def _has_tensorflow_messages(context: LogContext) -> bool:
+    """Return whether the log has a message of TensorFlow, which shows that TensorFlow was imported."""
+    has_benign = any(
+        context.log.list_events(name)[0].signature.benign is not None for name in context.log.events
+    )
+    return has_benign or context.log.has("format-classic", "format-absl")
+
+
+def _is_other_api(context: LogContext, event: Event) -> bool:
+    """Return whether the missing name shows that the program was written for another major version."""
+    if event.get("second") or (event.get("removed") and not context.has_trait("first-api")):
+        return True
+    return bool(event.get("newer")) and context.has_trait("first-api")
+
+
+def detect_api_mismatch(context: LogContext) -> Decision | None:
+    """Return an inconclusive decision if the program fails because it needs another TensorFlow."""
+    event = context.log.first("tensorflow-attribute")
+    if event is None or not _is_other_api(context, event):
+        return None
+    if event.get("newer"):
+        title = "The program asks for a name that this TensorFlow does not have yet"
+        return Decision(Cause.INCONCLUSIVE, (event,), note=NEWER_NOTE, title=title)
+    is_certain = event.get("second") or _has_tensorflow_messages(context)
+    other_causes = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
+    title = "The program asks for a name that TensorFlow 2 does not have"
+    return Decision(Cause.INCONCLUSIVE, (event,), other_causes, note=REMOVED_NOTE, title=title)
+
+
 def _detect_not_installed(context: LogContext) -> Decision | None:
     """Return the cause if TensorFlow is not installed and wrote nothing to the log."""
     log = context.log
@@ -243,7 +241,7 @@ def _detect_not_installed(context: LogContext) -> Decision | None:
 
 
 def _list_frames(context: LogContext, error: Event) -> list[Event]:
-    """Return the traceback frames directly above an error, the outermost first.
+    """Return the traceback frames that lead to an error, the outermost first.
 
     Only frames of modules that are being imported are included.
     """
@@ -261,6 +259,7 @@ def _list_frames(context: LogContext, error: Event) -> list[Event]:
 
 def _get_max_gap(frame: Event) -> int:
     """Return the maximum number of lines between a frame and the next one."""
+    # frames between the two may be missing, because only those of modules that are being imported are events
     return _CELL_FRAME_LINES if frame.get("shown") else 4 * _FRAME_LINES
 
 
@@ -273,7 +272,7 @@ def _get_module_name(path: str) -> str:
     return re.sub(r"([\\/]__init__)?\.py$", "", path).replace("\\", "/").rpartition("/")[2]
 
 
-def _imports_tensorflow(frames: Sequence[Event]) -> bool:
+def _has_tensorflow_frame(frames: Sequence[Event]) -> bool:
     return any(_TENSORFLOW_PATH.search(_get_frame_path(frame)) for frame in frames)
 
 

@@ -36,7 +36,7 @@ STATUS_TEXTS = {
     Status.UNKNOWN: "not known",
 }
 """The word for each status, for readers who cannot tell the colours apart."""
-STATUS_BY_FATE = {
+STATUS_BY_OUTCOME = {
     FileOutcome.OPENED: Status.GOOD,
     FileOutcome.UNUSABLE: Status.BAD,
     FileOutcome.HIDDEN: Status.WARNING,
@@ -51,11 +51,11 @@ def make_report_html(
 ) -> bytes:
     """Return the HTML page of a redacted report.
 
-    `typed` is the command that made the report, and `fix` the command that fixes the main finding, if there is one.
+    `check_command` is the command that made the report. `fix` is the command that fixes the main finding, or None.
     `differences` are the results that redaction changed.
     """
-    usable = report.verdict.gpu_usable
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
+    is_usable = report.verdict.gpu_usable
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
     python, choice = value_of(report.facts.python), report.facts.choice
     python_text = (
         f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
@@ -63,7 +63,7 @@ def make_report_html(
     if python is None and choice is not None:
         python_text = f"{choice.path} (no answer)"
     fact_rows = list(_iter_facts(to_json(report.facts)))
-    main = report.main_finding
+    main_finding = report.main_finding
     return render_page(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
@@ -71,9 +71,9 @@ def make_report_html(
         typed=check_command,
         status=_make_status_values(status),
         verdict=report.verdict,
-        main=None if main is None else make_finding_values(main),
-        root=report.root_finding is main and main is not None,
-        fix=None if fix is None else fix,
+        main=None if main_finding is None else make_finding_values(main_finding),
+        root=report.root_finding is main_finding and main_finding is not None,
+        fix=fix,
         chain=[
             {
                 "name": link.name,
@@ -147,7 +147,7 @@ def _make_search_values(search: Search) -> dict[str, Any]:
         "files": [
             {
                 "path": file.path,
-                **_make_status_values(STATUS_BY_FATE[file.outcome]),
+                **_make_status_values(STATUS_BY_OUTCOME[file.outcome]),
                 "fate": file.outcome.value,
                 "note": file.note,
             }

@@ -62,8 +62,8 @@ def embed_json(data: object) -> str:
 
 def redact_values(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """Return the values with every text redacted. The keys, which the templates use, stay the same."""
-    changed: dict[str, Any] = _change_texts(values, redactor.redact_texts(_iter_texts(values)))
-    return changed
+    redacted_values: dict[str, Any] = _change_texts(values, redactor.redact_texts(_iter_texts(values)))
+    return redacted_values
 
 
 def _iter_texts(value: Any) -> Iterator[str]:
@@ -75,13 +75,13 @@ def _iter_texts(value: Any) -> Iterator[str]:
             yield from _iter_texts(child)
 
 
-def _change_texts(value: Any, redacted: dict[str, str]) -> Any:
+def _change_texts(value: Any, redacted_by_text: dict[str, str]) -> Any:
     """Return nested dictionaries and lists with every text replaced by its redacted form."""
     if isinstance(value, dict):
-        return {name: _change_texts(child, redacted) for name, child in value.items()}
+        return {name: _change_texts(child, redacted_by_text) for name, child in value.items()}
     if isinstance(value, list):
-        return [_change_texts(child, redacted) for child in value]
-    return redacted[value] if isinstance(value, str) else value
+        return [_change_texts(child, redacted_by_text) for child in value]
+    return redacted_by_text[value] if isinstance(value, str) else value
 
 
 def _make_policy(style: str, scripts: list[str]) -> str:

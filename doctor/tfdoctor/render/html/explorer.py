@@ -37,7 +37,7 @@ def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
 
     * `cells[system][minor]` is the index of a block.
     * A block has one entry for each Python: a list with a row for each GPU, or one row for all GPUs.
-    * A row has the answers by driver (`plan.answer_table.Drivers`), in the format of `_encode_row`.
+    * A row contains the answers by driver (`plan.answer_table.Drivers`), in the format of `_encode_row`.
 
     In each dimension, index 0 means "any".
     """
@@ -46,53 +46,55 @@ def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
     index_by_row: dict[tuple[int, ...], int] = {}
 
     def add_row(answers: tuple[int, ...]) -> int:
+        """Return the index of a row, and add the row if it is new."""
         return index_by_row.setdefault(answers, len(index_by_row))
 
-    def add_text(item: str) -> int:
-        if item not in index_by_text:
-            index_by_text[item] = len(texts)
-            texts.append(item)
-        return index_by_text[item]
+    def add_text(text: str) -> int:
+        """Return the index of a text, and add the text if it is new."""
+        if text not in index_by_text:
+            index_by_text[text] = len(texts)
+            texts.append(text)
+        return index_by_text[text]
 
     index_by_block: dict[str, int] = {}
     unique_blocks: list[list[Any]] = []
 
     def add_block(system: str, minor: str) -> int:
         """Return the index of the block for a system and a minor release. Equal blocks are stored once."""
-        python_rows: list[Any] = []
+        block: list[Any] = []
         for python in ("", *table.pythons):
-            any_card_row = table.cells.get((system, minor, python, ANY_GPU))
-            if any_card_row is not None:
-                python_rows.append(add_row(any_card_row))
+            any_gpu_row = table.cells.get((system, minor, python, ANY_GPU))
+            if any_gpu_row is not None:
+                block.append(add_row(any_gpu_row))
             else:
                 capabilities = ("", *table.cards)
-                python_rows.append(
-                    [add_row(table.cells[system, minor, python, item]) for item in capabilities]
+                block.append(
+                    [add_row(table.cells[system, minor, python, capability]) for capability in capabilities]
                 )
-        key = repr(python_rows)
+        key = repr(block)
         if key not in index_by_block:
             index_by_block[key] = len(unique_blocks)
-            unique_blocks.append(python_rows)
+            unique_blocks.append(block)
         return index_by_block[key]
 
-    recipes = sorted({str(item[0]) for item in table.options})
+    recipes = sorted({str(recipe) for recipe, *_ in table.options})
     platforms = list(table.drivers)
-    cells = [[add_block(item.key, minor) for minor in ("", *table.minors)] for item in table.systems]
+    cells = [[add_block(system.key, minor) for minor in ("", *table.minors)] for system in table.systems]
     releases = [_pack_release(sheet, add_text) for sheet in sheets]
     return {
         "places": list(PLACEHOLDERS),
         "systems": [
-            [item.key, item.title, platforms.index(item.platform), item.host.glibc or ""]
-            for item in table.systems
+            [system.key, system.title, platforms.index(system.platform), system.host.glibc or ""]
+            for system in table.systems
         ],
         "cards": [[capability, list(names)] for capability, names in table.cards.items()],
-        "drivers": [[list(item.steps), list(item.branches)] for item in table.drivers.values()],
+        "drivers": [[list(drivers.steps), list(drivers.branches)] for drivers in table.drivers.values()],
         "pythons": list(table.pythons),
         "minors": list(table.minors),
         "recipes": recipes,
-        "options": [[recipes.index(str(item[0])), *item[1:]] for item in table.options],
-        "answers": [list(item) for item in table.answers],
-        "rows": [_encode_row(item) for item in index_by_row],
+        "options": [[recipes.index(str(recipe)), *values] for recipe, *values in table.options],
+        "answers": [list(answer) for answer in table.answers],
+        "rows": [_encode_row(row) for row in index_by_row],
         "blocks": unique_blocks,
         "cells": cells,
         "releases": releases,
@@ -106,10 +108,10 @@ def _encode_row(runs: Sequence[int]) -> str:
     A run is written as `answer.count` in base 36, or as `answer` if the count is 1. Spaces separate the runs.
     """
     pairs = zip(runs[::2], runs[1::2], strict=True)
-    return " ".join(_base36(answer) + (f".{_base36(count)}" if count > 1 else "") for answer, count in pairs)
+    return " ".join(_format_base36(answer) + (f".{_format_base36(count)}" if count > 1 else "") for answer, count in pairs)
 
 
-def _base36(number: int) -> str:
+def _format_base36(number: int) -> str:
     digits = ""
     while number or not digits:
         number, digit = divmod(number, 36)
@@ -118,6 +120,7 @@ def _base36(number: int) -> str:
 
 
 def _pack_release(sheet: Sheet, add_text: Any) -> list[Any]:
+    """Return a data sheet as a list. `add_text` returns the index of a text in the table of texts."""
     release = sheet.row.release
     return [
         release.version,

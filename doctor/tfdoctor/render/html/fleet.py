@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["make_fleet_html"]
 
 MAX_GROUPS, MAX_HOSTS = 300, 3000
-"""The largest number of groups, and that of hosts, in a table, so that the page stays readable."""
+"""The largest numbers of groups and of hosts in a table, so that the page stays readable."""
+MAX_DIFFERENCES = 12
+"""The largest number of differences in a cell of the grid."""
 STATUS_BY_STATE = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
+"""The status of a group, by its state."""
 
 
 def make_fleet_html(fleet: Fleet) -> bytes:
@@ -82,16 +85,16 @@ def _make_group_values(group: Group) -> dict[str, Any]:
         "cause": group.cause if group.state != "ok" and group.cause else "",
         "cards": group.cards,
         "cells": [
-            {"sign": format_cell(group, head), "values": _list_differences(group, COLUMNS[head])}
-            for head in COLUMNS
+            {"sign": format_cell(group, column), "values": _list_differences(group, areas)}
+            for column, areas in COLUMNS.items()
         ],
     }
 
 
 def _list_differences(group: Group, areas: Sequence[str]) -> list[str]:
-    """Return the first twelve differences between a group and group 1 in these areas, as text."""
-    differences = [(name, pair) for (area, name), pair in group.differs.items() if area in areas]
+    """Return the first differences between a group and group 1 in these areas, as text."""
+    differences = [(name, values) for (area, name), values in group.differs.items() if area in areas]
     return [
         f"{name}: {clean_line(value, limit=120)} (group 1: {clean_line(first_value, limit=120)})"
-        for name, (value, first_value) in differences[:12]
+        for name, (value, first_value) in differences[:MAX_DIFFERENCES]
     ]

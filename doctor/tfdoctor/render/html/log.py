@@ -28,12 +28,12 @@ MIN_FOLDED_LINES = 8
 def make_logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
     """Return the redacted HTML page of one or several logs.
 
-    `logs` has for each log its report and the excerpt that the page shows.
+    `logs` contains, for each log, its report and the excerpt that the page shows.
     """
-    log_values = [
-        _make_log_values(*_redact_log(report, excerpt, redactor), index)
-        for index, (report, excerpt) in enumerate(logs)
-    ]
+    log_values = []
+    for index, (report, excerpt) in enumerate(logs):
+        redacted_report, redacted_excerpt = _redact_log(report, excerpt, redactor)
+        log_values.append(_make_log_values(redacted_report, redacted_excerpt, index))
     return render_page(
         "log",
         logs=log_values,
@@ -43,18 +43,19 @@ def make_logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor
 
 def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
     """Return the report and the excerpt, redacted."""
-    redacted = redactor.redact_texts(
+    redacted_by_text = redactor.redact_texts(
         [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
     )
     parts = tuple(
-        replace(part, lines=tuple((number, redacted[text]) for number, text in part.lines))
+        replace(part, lines=tuple((number, redacted_by_text[text]) for number, text in part.lines))
         for part in excerpt.parts
     )
+    # The root is one of the findings, so it is replaced by the redacted finding with the same index.
     root_index = next((index for index, item in enumerate(report.findings) if item is report.root), None)
     redacted_report = redact_report(report, redactor)
     root = None if root_index is None else redacted_report.findings[root_index]
     named_report = replace(
-        redacted_report, root=root, headline=redacted[report.headline], name=redacted[report.name]
+        redacted_report, root=root, headline=redacted_by_text[report.headline], name=redacted_by_text[report.name]
     )
     return named_report, Excerpt(parts, excerpt.omitted_after)
 

@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 
 MISSING_VALUE_TEXTS = {"variables": "not set", "packages": "not installed"}
 """The text for a missing value, by area. In all other areas it is "none"."""
+_NO_ENTRY = Entry("", "", None)
+"""Stands for an entry that neither of the two snapshots has."""
+_REMOVED_FOLDER_CAUSES = frozenset(
+    {
+        Cause.LIBS_NOT_INSTALLED,
+        Cause.LIBS_NOT_ON_PATH,
+        Cause.LIBS_TRANSITIVE,
+        Cause.LIBS_WRONG_VERSION,
+        Cause.CUDNN_MISSING,
+        Cause.IMPORT_MISSING_CUDA_LIB,
+        Cause.TENSORFLOW_MISSING,
+    }
+)
+"""The causes of findings that appear if a folder is removed from a search path."""
+_MAX_CHANGED_FLAGS = 8
+"""The largest number of differing processor flags that a kernel or microcode update can explain."""
 
 
 class Importance(str, enum.Enum):
@@ -58,7 +74,7 @@ class Comparison:
     recorded_summary: str
     """The summary of the recorded verdict."""
     other_machine_reasons: tuple[str, ...] = ()
-    """Reasons to believe that the recording was made on another machine; empty if they do not suffice."""
+    """Reasons to believe that the recording was made on another machine. Empty if they are too weak."""
     environment: tuple[str, str] | None = None
     """(recorded prefix, current prefix) if the Python environments differ, else None."""
     new_codes: tuple[str, ...] = ()
@@ -79,14 +95,27 @@ def compare(recorded: Report, current: Report) -> Comparison:
         entry = after.get(key) or before[key]
         removed, added = _compare_lists(before.get(key), after.get(key))
         codes = tuple(
-            dict.fromkeys(f.code for f in new_findings if _explains(entry, change, (removed, added), f))
+            dict.fromkeys(
+                finding.code for finding in new_findings if _explains(entry, change, (removed, added), finding)
+            )
         )
         importance = (
             Importance.EXPLAINS if codes else Importance.LITTLE if entry.is_minor else Importance.MATTERS
         )
         has_lists = key in before and key in after and max(len(before[key].items), len(after[key].items)) > 1
+        area, name = key
+        old_value, new_value = change
         differences.append(
-            Difference(*key, *change, importance, codes, *((removed, added) if has_lists else ((), ())))
+            Difference(
+                area=area,
+                name=name,
+                old_value=old_value,
+                new_value=new_value,
+                importance=importance,
+                findings=codes,
+                removed_items=removed if has_lists else (),
+                added_items=added if has_lists else (),
+            )
         )
     importance_order = list(Importance)
     differences.sort(
@@ -96,17 +125,18 @@ def compare(recorded: Report, current: Report) -> Comparison:
             AREAS.index(difference.area),
         )
     )
-    prefixes = tuple(_get_prefix(report.facts) for report in (recorded, current))
+    recorded_prefix, current_prefix = (_get_prefix(report.facts) for report in (recorded, current))
+    is_same_environment = not (recorded_prefix and current_prefix) or recorded_prefix == current_prefix
     recorded_codes, current_codes = (
         {finding.code for finding in report.findings} for report in (recorded, current)
     )
     return Comparison(
-        tuple(differences),
-        recorded.verdict.summary,
-        _find_other_machine(recorded.facts, current.facts),
-        (prefixes[0], prefixes[1]) if all(prefixes) and prefixes[0] != prefixes[1] else None,
-        tuple(sorted(current_codes - recorded_codes)),
-        tuple(sorted(recorded_codes - current_codes)),
+        differences=tuple(differences),
+        recorded_summary=recorded.verdict.summary,
+        other_machine_reasons=_find_other_machine(recorded.facts, current.facts),
+        environment=None if is_same_environment else (recorded_prefix, current_prefix),
+        new_codes=tuple(sorted(current_codes - recorded_codes)),
+        resolved_codes=tuple(sorted(recorded_codes - current_codes)),
     )
 
 
@@ -126,7 +156,7 @@ def _get_prefix(facts: Facts) -> str:
 def _find_change(before: Entry | None, after: Entry | None) -> tuple[str, str] | None:
     """Return (old value, new value) if they differ, else None.
 
-    Also return None if the value is unknown in the recording, because it cannot be compared then.
+    If the recorded value is unknown, it cannot be compared, so return None as well.
     """
     if before is not None and before.unknown_reason:
         return None
@@ -141,9 +171,6 @@ def _find_change(before: Entry | None, after: Entry | None) -> tuple[str, str] |
     return (old_value if old_value is not None else missing_text), (
         new_value if new_value is not None else missing_text
     )
-
-
-_NO_ENTRY = Entry("", "", None)
 
 
 def _compare_lists(before: Entry | None, after: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -163,16 +190,17 @@ def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> 
     is_on_one_side = (key in before) != (key in after)
     has_other_tensorflow = _is_different(("TensorFlow", "TensorFlow"), before, after)
     if area == "CUDA libraries" and name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        # The entry of libnvidia-ml.so.1 in the area "driver" is called "NVML".
-        return _is_different(("driver", {"libcuda.so.1": name}.get(name, "NVML")), before, after)
+        # In the area "driver", the entry of libnvidia-ml.so.1 is called "NVML".
+        driver_entry = "NVML" if name == "libnvidia-ml.so.1" else name
+        return _is_different(("driver", driver_entry), before, after)
     if area == "CUDA libraries":
         return is_on_one_side and has_other_tensorflow
     if (area, name) == ("paths", "where TensorFlow looks for CUDA"):
         return has_other_tensorflow
     if (area, name) in (("driver", "cuInit"), ("driver", "CUDA of the driver")):
-        libcuda = [snapshot.get(("driver", "libcuda.so.1")) for snapshot in (before, after)]
-        return any(
-            (entry.value or "").startswith("cannot be opened") for entry in libcuda if entry is not None
+        libcuda_entries = [snapshot.get(("driver", "libcuda.so.1")) for snapshot in (before, after)]
+        return any(  # `flatten` begins the value with these words if libcuda cannot be opened
+            (entry.value or "").startswith("cannot be opened") for entry in libcuda_entries if entry is not None
         )
     if area == "cards" and name.startswith("GPU "):
         counts = [snapshot.get(("cards", "cards that the driver shows")) for snapshot in (before, after)]
@@ -181,10 +209,10 @@ def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> 
         return is_on_one_side and _is_different(("driver", "nvidia-smi"), before, after)
     if area == "TensorFlow" and name != "TensorFlow":
         entries = (before.get(("TensorFlow", "TensorFlow")), after.get(("TensorFlow", "TensorFlow")))
-        return any(snapshot is None or snapshot.value is None for snapshot in entries)
+        return any(entry is None or entry.value is None for entry in entries)
     if area == "packages" and name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly"):
         entries = (before.get(("TensorFlow", "its package")), after.get(("TensorFlow", "its package")))
-        return all(snapshot is not None and snapshot.value == name for snapshot in entries)
+        return all(entry is not None and entry.value == name for entry in entries)
     if area == "driver" and name == "kernel module":
         return _is_same_change(key, ("driver", "NVIDIA driver"), before, after)
     return False
@@ -212,9 +240,9 @@ def _find_new_findings(recorded: Report, current: Report) -> list[Finding]:
     """Return the current findings that the recording does not have, except those of severity INFO."""
     recorded_keys = {(finding.code, finding.title) for finding in recorded.findings}
     return [
-        f
-        for f in current.findings
-        if (f.code, f.title) not in recorded_keys and f.severity is not Severity.INFO
+        finding
+        for finding in current.findings
+        if (finding.code, finding.title) not in recorded_keys and finding.severity is not Severity.INFO
     ]
 
 
@@ -230,14 +258,15 @@ def _explains(
 ) -> bool:
     """Return whether a change of the entry can explain the finding.
 
-    A variable must be mentioned in the finding or have its cause. Other entries must have its cause; packages,
-    libraries, paths and minor entries must usually be mentioned as well. `change` is (old value, new value), and
-    `list_changes` is (removed items, added items) if the value is a list.
+    A variable can explain a finding that mentions it, or one with a cause among the entry's `causes`. Any other entry
+    needs such a cause. Packages, libraries, paths and minor entries must usually be mentioned as well. `change` is
+    (old value, new value), and `list_changes` is (removed items, added items) if the value is a list.
     """
     has_same_cause = finding.cause in entry.causes
     if entry.area == "variables" and entry.name.endswith("PATH"):
         in_evidence = any(item.source == entry.name for item in finding.evidence)
-        return in_evidence or (has_same_cause and _explains_folders(*list_changes, finding))
+        removed, added = list_changes
+        return in_evidence or (has_same_cause and _do_folders_explain(removed, added, finding))
     if entry.area == "variables":
         return has_same_cause or any(
             _mentions(_join_texts(finding), word) for word in (entry.name, *entry.aliases)
@@ -251,32 +280,20 @@ def _explains(
     )
     is_named = any(_mentions(text, word) for word in (entry.name, *entry.aliases))
     if entry.area == "packages":
-        return is_named or (change[1] == MISSING_VALUE_TEXTS["packages"] and entry.name.startswith("nvidia-"))
+        _, new_value = change
+        is_removed = new_value == MISSING_VALUE_TEXTS["packages"]
+        return is_named or (is_removed and entry.name.startswith("nvidia-"))
     if entry.area == "container engine":
         return True
     return is_named or not (entry.area in ("CUDA libraries", "paths") or entry.is_minor or entry.needs_name)
 
 
-_LOST_FOLDER_CAUSES = frozenset(
-    {
-        Cause.LIBS_NOT_INSTALLED,
-        Cause.LIBS_NOT_ON_PATH,
-        Cause.LIBS_TRANSITIVE,
-        Cause.LIBS_WRONG_VERSION,
-        Cause.CUDNN_MISSING,
-        Cause.IMPORT_MISSING_CUDA_LIB,
-        Cause.TENSORFLOW_MISSING,
-    }
-)
-"""The causes of findings that appear if a folder is removed from a search path."""
-
-
-def _explains_folders(removed: tuple[str, ...], added: tuple[str, ...], finding: Finding) -> bool:
+def _do_folders_explain(removed: tuple[str, ...], added: tuple[str, ...], finding: Finding) -> bool:
     """Return whether a change of a search path explains the finding.
 
-    This is so if folders were removed and that can cause the finding, or if the finding mentions an added folder.
+    Removed folders explain it if its cause is in `_REMOVED_FOLDER_CAUSES`. An added folder must be mentioned in it.
     """
-    if finding.cause in _LOST_FOLDER_CAUSES and removed:
+    if finding.cause in _REMOVED_FOLDER_CAUSES and removed:
         return True
     return any(folder in _join_texts(finding) for folder in added if len(folder) > 1)
 
@@ -288,6 +305,7 @@ def _join_texts(finding: Finding) -> str:
 
 
 def _mentions(text: str, word: str) -> bool:
+    """Return whether the text contains the word, and not only as a part of a longer name or version."""
     return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
 
 
@@ -295,9 +313,10 @@ def _mentions(text: str, word: str) -> bool:
 
 
 def _find_other_machine(recorded: Facts, current: Facts) -> tuple[str, ...]:
-    """Return the reasons to believe that the two reports are about different machines.
+    """Return the reasons to believe that the two reports are about different machines, or () if they are too weak.
 
-    Because a machine can change, one reason suffices only if it is the processor architecture or WSL.
+    A single reason suffices only if it is the processor architecture or WSL, because anything else of a machine can
+    change.
     """
     reasons = []
     old, new = recorded.machine, current.machine
@@ -307,14 +326,13 @@ def _find_other_machine(recorded: Facts, current: Facts) -> tuple[str, ...]:
         reasons.append(
             f"the system is {new.distribution or 'another one'}, not {old.distribution or 'the same'}"
         )
-    cards = [
+    old_cards, new_cards = (
         {(card.address, card.device_id) for card in value_of(facts.driver.pci) or ()}
         for facts in (recorded, current)
-    ]
-    if all(cards) and not cards[0] & cards[1]:
+    )
+    if old_cards and new_cards and not old_cards & new_cards:
         reasons.append("it has other cards")
-    # A kernel or microcode update can change a few flags of the same processor.
-    if old.cpu_flags and new.cpu_flags and len(old.cpu_flags ^ new.cpu_flags) > 8:
+    if old.cpu_flags and new.cpu_flags and len(old.cpu_flags ^ new.cpu_flags) > _MAX_CHANGED_FLAGS:
         reasons.append("it has another processor")
     if (old.container is None) != (new.container is None):
         reasons.append("one is a container, the other one is not")

@@ -147,12 +147,13 @@ class Entry:
     needs_name: bool = False
     """Whether the value explains only findings that name it."""
     missing_value: str = ""
-    """The text for a missing value; if empty, the text for its area."""
+    """The text for a missing value; if empty, the text for its area is used."""
     items: tuple[str, ...] = ()
     """The items if the value is a list, else empty."""
 
 
 Snapshot = dict[tuple[str, str], Entry]
+"""The entries of a machine by (area, name)."""
 
 
 def make_snapshot(facts: Facts) -> Snapshot:
@@ -176,7 +177,7 @@ def make_snapshot(facts: Facts) -> Snapshot:
 
 
 class _PathNormalizer:
-    """A callable that makes paths comparable: it replaces the prefix of the environment in them."""
+    """A callable that makes paths comparable by replacing the prefix of the environment and the Python version."""
 
     def __init__(self, facts: Facts) -> None:
         python = value_of(facts.python)
@@ -196,7 +197,7 @@ class _PathNormalizer:
         return re.sub(r"/python3\.\d{1,2}/", "/python3/", path)
 
     def normalize_each(self, text: str) -> str:
-        """Return the value of a variable with each of its folders, separated by colons, normalized."""
+        """Return the value of a variable, such as PATH, with each of its folders normalized."""
         return ":".join(self(part) for part in text.split(":"))
 
 
@@ -292,7 +293,7 @@ def _iter_driver_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
 
 
 def _strip_driver_version(path: str) -> str:
-    """Return the path without a driver version at its end, such as ".535.183.01": that has its own entry."""
+    """Return the path without a driver version at its end, such as ".535.183.01", which has an entry of its own."""
     return re.sub(r"\.\d{3}\.[\d.]+\Z", "", path)
 
 
@@ -354,7 +355,7 @@ def _iter_gpu_entries(facts: Facts) -> Iterator[Entry]:
         health = gpu.health
         if health is None:
             continue
-        states = (
+        states = (  # (whether it is reported, name, text)
             (health.ecc is not None, "ECC", "on" if health.ecc else "off"),
             (health.uncorrected, "uncorrected memory errors", "counted since the driver was loaded"),
             (health.link_width, "lanes of PCI Express", str(health.link_width)),
@@ -369,8 +370,8 @@ def _iter_gpu_entries(facts: Facts) -> Iterator[Entry]:
             ),
             (health.licence, "licence", (health.licence or "").partition(" (")[0]),
         )
-        for is_present, name, text in states:
-            if is_present:
+        for is_reported, name, text in states:
+            if is_reported:
                 yield Entry(area, f"{label}: {name}", text, causes | {Cause.INCONCLUSIVE}, aliases=(name,))
 
 
@@ -517,9 +518,9 @@ def _iter_library_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator
             _describe_resolution(facts, resolution, normalizer),
             _LIBRARY_CAUSES,
         )
-    for failed in loader.import_needs if loader is not None else ():
+    for failed_import in loader.import_needs if loader is not None else ():
         yield Entry(
-            "CUDA libraries", "import tensorflow", f"fails: {normalizer(failed.error)}", _TENSORFLOW_CAUSES
+            "CUDA libraries", "import tensorflow", f"fails: {normalizer(failed_import.error)}", _TENSORFLOW_CAUSES
         )
 
 
@@ -559,24 +560,24 @@ def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
         )
     for name in python.absent:
         yield Entry(area, f"{name} (required)", "is not installed", _TENSORFLOW_CAUSES, aliases=(name,))
-    for shared in python.shared:
-        owners = ", ".join(name for name, _ in shared.owners)
-        name = f"{posixpath.basename(shared.path)}: owners"
+    for shared_file in python.shared:
+        owners = ", ".join(name for name, _ in shared_file.owners)
+        name = f"{posixpath.basename(shared_file.path)}: owners"
         yield Entry(
             area,
             name,
             owners,
             _LIBRARY_CAUSES,
-            aliases=(posixpath.basename(shared.path),),
+            aliases=(posixpath.basename(shared_file.path),),
             missing_value="one package",
         )
     for distribution in python.distributions:
-        states = [(path, "is gone") for path in distribution.lost]
-        states += [
+        damaged_files = [(path, "is gone") for path in distribution.lost]
+        damaged_files += [
             (change.path, "is truncated" if change.cut else "is another file")
             for change in distribution.changed
         ]
-        for path, state in states:
+        for path, state in damaged_files:
             file_name = posixpath.basename(path)
             yield Entry(
                 area,

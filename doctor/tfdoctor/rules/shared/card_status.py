@@ -1,4 +1,4 @@
-"""Helpers for the rules about the condition of the GPUs."""
+"""Helpers for the rules about the condition of the GPUs, as nvidia-smi reports it."""
 
 from __future__ import annotations
 

@@ -24,9 +24,30 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
     from tfdoctor.predict.failures import ImportFailure
 
+DAMAGE_TEXTS = {
+    "missing": "is not there",
+    "empty": "is empty",
+    "cut": "is truncated",
+    "changed": "was changed",
+    "altered": "has other content than it was installed with",
+    "syntax": "is no longer Python source",
+    "unreadable": "may not be read by this user",
+}
+"""The predicate of a sentence for each value of FileDifference.what."""
+_NUMPY_MISMATCH_TEXTS = (
+    "numpy.dtype size changed",
+    "numpy.ufunc size changed",
+    "_ARRAY_API",
+    "compiled using NumPy",
+    "numpy.core",  # "numpy.core.umath failed to import"
+)
+"""Parts of the errors that an extension module raises if it was compiled for another NumPy."""
+_DAMAGE_PLACEHOLDER = (FileDifference("", "missing"),)
+"""Used for a failure without damaged files, so that it does not count as one whose files are all unreadable."""
+
 
 def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the compatibility table's entries for broken or missing packages of this Python."""
+    """Return the compatibility table's entries for packages of this Python that are broken or missing."""
     return tuple(
         companion
         for companion in _find_all_broken_companions(context)
@@ -35,9 +56,9 @@ def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
 
 
 def find_shadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the broken companions that Python finds on its path before its own packages.
+    """Return the broken companions that Python finds on its path before its own copies.
 
-    Installing another version into this Python would have no effect.
+    For these, installing another version into this Python would have no effect.
     """
     return tuple(
         companion for companion in _find_all_broken_companions(context) if _is_shadowed(context, companion)
@@ -53,7 +74,7 @@ def _is_shadowed(context: RuleContext, companion: Companion) -> bool:
 
 
 def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the table's entries for broken or missing packages, including shadowed copies."""
+    """Return the compatibility table's entries for broken or missing packages, including shadowed copies."""
     if context.build is None or context.tensorflow is None:
         return ()
     return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
@@ -73,12 +94,12 @@ def make_companion_result(context: RuleContext, rule: Rule, *packages: str) -> R
         for companion in find_broken_companions(context)
         if companion.package in packages and companion.breaks
     ]
-    companions.sort(key=lambda companion: companion.effect != "import")
+    companions.sort(key=lambda companion: companion.effect != "import")  # those that break the import first
     return [build_companion_finding(context, rule, companion) for companion in companions[:1]]
 
 
 def build_companion_finding(context: RuleContext, rule: Rule, companion: Companion) -> Finding:
-    """Return the finding about one entry of the table."""
+    """Return the finding about one entry of the compatibility table."""
     installed = context.python.find_distribution(companion.package) if context.python is not None else None
     version = installed.version if installed is not None else "nothing"
     build = context.build
@@ -121,7 +142,7 @@ def build_companion_finding(context: RuleContext, rule: Rule, companion: Compani
 def _find_working_requirement(context: RuleContext, companion: Companion) -> str:
     """Return a requirement for a version that works with this TensorFlow.
 
-    If possible it satisfies all table entries about the package, so that the package is replaced only once.
+    If possible, the version satisfies all table entries about the package, so that it is replaced only once.
     """
     if context.build is None or context.build.version is None:
         return companion.requirement
@@ -130,7 +151,7 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
         return context.compat.companion_limits(version).get(companion.package, companion.requirement)
     if companion.breaks:
         return companion.requirement
-    import_companions = [
+    import_entries = [
         other
         for other in context.compat.companions
         if other.package == companion.package and other.breaks and other.effect == "import"
@@ -150,7 +171,7 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
         f"{companion.package}{requirement.specifier}" if requirement is not None else companion.requirement
     )
     return next(
-        (other.requirement for other in import_companions if satisfies(version, other.tensorflow)), default
+        (other.requirement for other in import_entries if satisfies(version, other.tensorflow)), default
     )
 
 
@@ -160,25 +181,25 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
 def build_package_finding(context: RuleContext, rule: Rule, failures: Sequence[ImportFailure]) -> Finding:
     """Return one finding about all packages that make the import fail.
 
-    The import was rehearsed without running TensorFlow. One remedy fixes all `failures`.
+    A rehearsal of the import, without TensorFlow itself, showed the `failures`. One remedy fixes all of them.
     """
-    first = failures[0]
-    rehearsed_import = first.rehearsed
+    first_failure = failures[0]
+    rehearsed_import = first_failure.rehearsed
     names = join_words([_format_package(context, failure) for failure in failures])
-    if first.library:
-        title = f"import tensorflow fails: {first.library} comes before the system's own library"
+    if first_failure.library:
+        title = f"import tensorflow fails: {first_failure.library} comes before the system's own library"
     elif all(failure.damage for failure in failures):
-        title = f"{names} is damaged: {first.damage[0].path} {DAMAGE_TEXTS[first.damage[0].what]}"
+        title = f"{names} is damaged: {first_failure.damage[0].path} {DAMAGE_TEXTS[first_failure.damage[0].what]}"
         if len(failures) > 1:
             title = f"{names} are damaged"
-    elif first.is_missing:
+    elif first_failure.is_missing:
         title = f"import tensorflow fails: {names} {'is' if len(failures) == 1 else 'are'} not installed"
     else:
         title = f"import tensorflow fails with {names}"
-    if not first.is_fatal:
+    if not first_failure.is_fatal:
         title = title.replace("import tensorflow fails", "tf.keras fails")
-    stops = "import tensorflow stops" if first.is_fatal else "tf.keras stops"
-    explanation = f"{stops} with {rehearsed_import.error_type}: {rehearsed_import.error.rstrip('.')}."
+    stop_clause = "import tensorflow stops" if first_failure.is_fatal else "tf.keras stops"
+    explanation = f"{stop_clause} with {rehearsed_import.error_type}: {rehearsed_import.error.rstrip('.')}."
     numpy_mismatch = next(
         (failure for failure in failures if _is_numpy_mismatch(failure.rehearsed.error)), None
     )
@@ -189,33 +210,13 @@ def build_package_finding(context: RuleContext, rule: Rule, failures: Sequence[I
             f" {numpy.version if numpy is not None else 'this one'}."
         )
     return rule.make_finding(
-        get_failure_cause(first),
-        Severity.ERROR if first.is_fatal else Severity.WARNING,
+        get_failure_cause(first_failure),
+        Severity.ERROR if first_failure.is_fatal else Severity.WARNING,
         explanation,
         title=title,
         evidence=_list_evidence(context, failures),
         remedies=[_build_remedy(context, failures)],
     )
-
-
-DAMAGE_TEXTS = {
-    "missing": "is not there",
-    "empty": "is empty",
-    "cut": "is truncated",
-    "changed": "was changed",
-    "altered": "has other content than it was installed with",
-    "syntax": "is no longer Python source",
-    "unreadable": "may not be read by this user",
-}
-"""The predicate that describes each value of FileDifference.what."""
-_NUMPY_MISMATCH_TEXTS = (
-    "numpy.dtype size changed",
-    "numpy.ufunc size changed",
-    "_ARRAY_API",
-    "compiled using NumPy",
-    "numpy.core",  # "numpy.core.umath failed to import"
-)
-"""Parts of the errors that an extension module raises if it was compiled for another NumPy."""
 
 
 def _is_numpy_mismatch(error: str) -> bool:
@@ -234,7 +235,7 @@ def _format_package(context: RuleContext, failure: ImportFailure) -> str:
 
 
 def _list_evidence(context: RuleContext, failures: Sequence[ImportFailure]) -> list[Evidence]:
-    """Return the errors, the damaged files and other oddities of the packages as evidence."""
+    """Return the errors, the damaged files and the oddities of these packages as evidence."""
     evidence = []
     for failure in failures:
         rehearsed = failure.rehearsed
@@ -261,7 +262,7 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
     if variable:
         return variable_origins.make_unset_remedy(context, variable, "Unset the variable.")
     if all(
-        difference.what == "unreadable" for failure in failures for difference in failure.damage or _NO_DAMAGE
+        difference.what == "unreadable" for failure in failures for difference in failure.damage or _DAMAGE_PLACEHOLDER
     ):
         python = context.python
         distributions = (
@@ -307,6 +308,7 @@ def _find_harmful_variable(context: RuleContext, failures: Sequence[ImportFailur
     names = [
         name for name, module in MODULES_BY_VARIABLE.items() if module in modules and variables.get(name)
     ]
+    # each of these variables is itself an oddity: a further oddity may be the cause as well
     return names[0] if names and len(oddities) == len(names) else ""
 
 
@@ -320,7 +322,7 @@ def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
 
 
 def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
-    """Return the remedy that removes a library, or its folder, from the variable that puts it first."""
+    """Return the remedy to remove a library, or its folder, from the variable that puts it first_failure."""
     folder = posixpath.dirname(library)
     variables = context.facts.environment.variables
     name = (
@@ -329,14 +331,10 @@ def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
         else "LD_LIBRARY_PATH"
     )
     entries = split_entries(name, variables.get(name, ""))
-    removed = [entry for entry in entries if entry.rstrip("/") in (folder, library)]
-    remaining = [entry for entry in entries if entry not in removed]
-    text = f"Take {', '.join(removed) or library} off {name} where TensorFlow runs."
-    return variable_origins.make_remove_entries_remedy(context, name, tuple(removed), remaining, text)
-
-
-_NO_DAMAGE = (FileDifference("", "missing"),)
-"""Stands for the damage of a failure without damaged files, so that it does not count as unreadable."""
+    removed_entries = [entry for entry in entries if entry.rstrip("/") in (folder, library)]
+    remaining = [entry for entry in entries if entry not in removed_entries]
+    text = f"Take {', '.join(removed_entries) or library} off {name} where TensorFlow runs."
+    return variable_origins.make_remove_entries_remedy(context, name, tuple(removed_entries), remaining, text)
 
 
 def choose_requirement(context: RuleContext, package: str, *, reinstall: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Helpers for the rules about GPUs and their driver. They only read the facts."""
+"""Helpers for the rules about GPUs and their driver. They read the facts and do no I/O."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ HANG_PHRASE = "did not answer within"
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """The driver's state from TensorFlow's point of view."""
+    """How far TensorFlow gets with the driver, and why no further."""
 
     cause: Cause | None
-    """Why TensorFlow gets no GPU from the driver; None if it shows a GPU or nothing is known."""
+    """Why TensorFlow gets no GPU from the driver; None if the driver shows a GPU or nothing is known."""
     reason: str
-    """The explanation of `cause`, as a sentence; "" if there is no cause."""
+    """The explanation of `cause`, as a sentence; "" if `cause` is None."""
     resolution: Resolution | None
     """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
     cuda: CudaDriver | None
@@ -52,28 +52,27 @@ class DriverState:
 
 
 def determine_driver_state(context: RuleContext) -> DriverState:
-    """Return the driver's state from TensorFlow's point of view.
+    """Return how far TensorFlow gets with the driver, and why no further.
 
     The stages are those of the prediction, but TensorFlow need not be installed.
     """
     facts = context.facts
-    answer = value_of(facts.driver.cuda)
+    driver_result = value_of(facts.driver.cuda)
     resolution = context.loader.resolution("libcuda.so.1") if context.loader is not None else None
     unresolved = resolution if resolution is not None and not resolution.ok else None
-    if resolution is None and answer is not None and not answer.loaded and not answer.crashed:
-        unresolved = Resolution("libcuda.so.1", None, "", answer.load_error or "cannot be opened")
+    if resolution is None and driver_result is not None and not driver_result.loaded and not driver_result.crashed:
+        unresolved = Resolution("libcuda.so.1", None, "", driver_result.load_error or "cannot be opened")
     if unresolved is not None:
-        return DriverState(find_missing_driver_cause(facts, unresolved), unresolved.error, unresolved, answer)
-    if answer is None:
-        return DriverState(None, "", resolution, None)
-    result = predict_driver_stage(facts, answer)
-    if isinstance(result, tuple):
-        return DriverState(result[0], result[1], resolution, answer)
-    return DriverState(None, "", resolution, answer)
+        missing_cause = find_missing_driver_cause(facts, unresolved)
+        return DriverState(missing_cause, unresolved.error, unresolved, driver_result)
+    stage_result = predict_driver_stage(facts, driver_result) if driver_result is not None else None
+    # a tuple explains why the driver shows no device; otherwise the result is the number of devices
+    cause, reason = stage_result if isinstance(stage_result, tuple) else (None, "")
+    return DriverState(cause, reason, resolution, driver_result)
 
 
 def find_hang_reason(context: RuleContext) -> str:
-    """Return why the driver is considered to hang; "" if it is not."""
+    """Return the reason to consider the driver hung; "" if there is none."""
     fact = context.facts.driver.cuda
     return fact.why if isinstance(fact, Unknown) and HANG_PHRASE in fact.why else ""
 
@@ -100,7 +99,7 @@ def format_device(device: CudaDevice) -> str:
 
 
 def list_shown_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
-    """Return the GPUs that the driver shows; if variables hide all of them, return the hidden ones."""
+    """Return the GPUs that the driver shows, or those that variables hide if it shows none."""
     driver = context.facts.driver
     for fact in (driver.cuda, driver.cuda_unhidden):
         cuda = value_of(fact) if fact is not None else None
@@ -112,16 +111,38 @@ def list_shown_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
 def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
     """Return the GPUs that the driver shows, else those on the PCI bus that are in the GPU table.
 
-    The latter have the `ordinal` -1.
+    The latter have the `ordinal` -1, because the driver has not numbered them.
     """
     devices = list_shown_devices(context)
     if devices:
         return devices
     return tuple(
-        CudaDevice(-1, gpu.name, None, card.address, gpu.capability, None, None)
-        for card in value_of(context.facts.driver.pci) or ()
-        if (gpu := find_gpu(context, card)) is not None
+        CudaDevice(
+            ordinal=-1,
+            name=gpu.name,
+            uuid=None,
+            pci_bus_id=pci_gpu.address,
+            compute_capability=gpu.capability,
+            memory_mib=None,
+            multiprocessors=None,
+        )
+        for pci_gpu in value_of(context.facts.driver.pci) or ()
+        if (gpu := find_gpu(context, pci_gpu)) is not None
     )
+
+
+def list_devices_with_capability(context: RuleContext) -> list[CudaDevice]:
+    """Return the GPUs whose compute capability is known."""
+    return [device for device in list_known_devices(context) if device.compute_capability]
+
+
+def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a GPU whose compute capability is known."""
+    if list_devices_with_capability(context):
+        return None
+    if isinstance(context.facts.driver.cuda, Unknown):
+        return CouldNotCheck("the compute capability is not known: the driver did not answer")
+    return NotApplicable("no card whose compute capability is known")
 
 
 def list_pci_evidence(context: RuleContext) -> list[Evidence]:
@@ -171,7 +192,7 @@ def find_code_kind(context: RuleContext, capability: str) -> str:
     """Return the kind of code that this build has for a compute capability, as `Compat.code_for` does.
 
     Return "unknown" if the kind is not known. If build_info.py lists other architectures than the published
-    wheel has, this is a different build, and the list in build_info.py counts.
+    wheel has, the build is not that wheel, and the list in build_info.py counts.
     """
     build = context.build
     if build is None:
@@ -182,16 +203,14 @@ def find_code_kind(context: RuleContext, capability: str) -> str:
         return context.compat.code_for(published, capability)
     if architectures is None:
         return "unknown"
+    cubin_capabilities, ptx_capabilities = architectures
     gpu_capability = versions.parse_capability(capability)
     if any(
-        versions.can_run_cubin(gpu_capability, versions.parse_capability(text)) for text in architectures[0]
+        versions.can_run_cubin(gpu_capability, versions.parse_capability(text)) for text in cubin_capabilities
     ):
         return "native"
-    return (
-        "jit"
-        if any(versions.parse_capability(text) <= gpu_capability for text in architectures[1])
-        else "none"
-    )
+    has_older_ptx = any(versions.parse_capability(text) <= gpu_capability for text in ptx_capabilities)
+    return "jit" if has_older_ptx else "none"
 
 
 def find_required_compilation(context: RuleContext, capability: str) -> tuple[str, str] | None:
@@ -231,21 +250,22 @@ def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tup
     Return None if there is no list. "sm_60" means machine code alone, "compute_90" machine code and PTX.
     """
     text = context.tensorflow.build_info.get("cuda_compute_capabilities", "") if context.tensorflow else ""
+    # the last digit is the minor version; names with a suffix (sm_90a) do not match
     matches = re.findall(r"(sm|compute)_(\d{1,2})(\d)\b", text)
     if not matches:
         return None
-    code = [f"{major}.{minor}" for _, major, minor in matches]
-    return tuple(code), tuple(f"{major}.{minor}" for kind, major, minor in matches if kind == "compute")
+    cubin_capabilities = tuple(f"{major}.{minor}" for _, major, minor in matches)
+    return cubin_capabilities, tuple(f"{major}.{minor}" for kind, major, minor in matches if kind == "compute")
 
 
 def find_newest_code_capability(context: RuleContext) -> str | None:
     """Return the highest compute capability for which this build has machine code; None if unknown."""
     architectures = list_build_architectures(context)
     build = context.build
-    code = architectures[0] if architectures is not None else ()
-    if not code and build is not None and build.exact and build.release is not None:
-        code = build.release.cubin
-    return max(code, key=versions.parse_capability) if code else None
+    cubin_capabilities = architectures[0] if architectures is not None else ()
+    if not cubin_capabilities and build is not None and build.exact and build.release is not None:
+        cubin_capabilities = build.release.cubin
+    return max(cubin_capabilities, key=versions.parse_capability) if cubin_capabilities else None
 
 
 # ---------------------------------------------------------------- device nodes
@@ -254,20 +274,22 @@ def find_newest_code_capability(context: RuleContext) -> str | None:
 def list_node_errors(context: RuleContext) -> list[str]:
     """Return the problems with /dev/nvidia*, one clause each.
 
-    Return an empty list if the kernel module is not loaded, if the driver shows a GPU, or if its error has
-    another reason.
+    Return an empty list if the kernel module is not loaded, if the driver shows a GPU, or if another problem
+    explains the driver's error.
     """
     facts = context.facts
-    module, answer = facts.driver.kernel_module, value_of(facts.driver.cuda)
-    if not isinstance(module, Known) or answer is None or not answer.loaded or answer.count:
+    module, driver_result = facts.driver.kernel_module, value_of(facts.driver.cuda)
+    if not isinstance(module, Known) or driver_result is None:
         return []
-    # success, a stub library, a driver that is too old, Fabric Manager not running, and mismatched versions
-    if answer.init in (0, 34, 35, 36, 802, 803, 804):
+    if not driver_result.loaded or driver_result.count:
         return []
-    errors = [f"{node} may not be opened by this user" for node in answer.closed_nodes]
+    # success, a stub library, a driver that is too old (35, 36), no Fabric Manager, mismatched versions (803, 804)
+    if driver_result.init in (0, 34, 35, 36, 802, 803, 804):
+        return []
+    errors = [f"{node} may not be opened by this user" for node in driver_result.closed_nodes]
     errors += [
         f"{node} is refused by the kernel, although its mode lets this user in"
-        for node in answer.refused_nodes
+        for node in driver_result.refused_nodes
     ]
     nodes = facts.driver.nodes
     if isinstance(nodes, Unknown):
@@ -307,17 +329,3 @@ def make_load_module_remedy(context: RuleContext, module: str = "nvidia") -> Rem
 def make_reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
     """Return the remedy to restart the machine."""
     return Remedy(text, (f"{advice.get_sudo_prefix(context.target)}reboot",), changes_system=True)
-
-
-def list_devices_with_capability(context: RuleContext) -> list[CudaDevice]:
-    """Return the GPUs whose compute capability is known."""
-    return [device for device in list_known_devices(context) if device.compute_capability]
-
-
-def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a GPU whose compute capability is known."""
-    if list_devices_with_capability(context):
-        return None
-    if isinstance(context.facts.driver.cuda, Unknown):
-        return CouldNotCheck("the compute capability is not known: the driver did not answer")
-    return NotApplicable("no card whose compute capability is known")

@@ -27,9 +27,9 @@ def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
-    outcome = make_unknown_result(facts.containers, "container engines")
-    if outcome is not None:
-        return outcome
+    unmet_result = make_unknown_result(facts.containers, "container engines")
+    if unmet_result is not None:
+        return unmet_result
     if not drivers.list_shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
     containers = value_of(facts.containers)
@@ -39,12 +39,12 @@ def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 
 def get_container_facts(context: RuleContext) -> ContainerFacts:
-    """Return the container facts, for a rule that has `require_engine` among its needs."""
+    """Return the container facts, for a rule whose `needs` contain `require_engine`."""
     return require_value(value_of(context.facts.containers))
 
 
 def make_problem_findings(rule: Rule, problems: Sequence[EngineProblem]) -> list[Finding]:
-    """Return the findings of a rule about these engine problems."""
+    """Return the findings of a rule, one for each of these engine problems."""
     return [
         rule.make_finding(
             problem.cause,

@@ -1,4 +1,4 @@
-"""Helpers for the rules about an installed driver that does not run because its kernel module is not loaded.
+"""Helpers for the rules about an installed driver whose NVIDIA kernel module is not loaded.
 
 If the kernel module is missing, the driver's libraries return one of a few errors (CUDA_ERROR_NO_DEVICE,
 CUDA_ERROR_UNKNOWN, 303), whatever the reason. If the reason is known, a specific rule reports it (TFD117, TFD118,
@@ -41,7 +41,7 @@ def find_missing_module_cause(context: RuleContext) -> Cause | None:
     if not isinstance(facts.driver.kernel_module, Absent):
         return None
     state = drivers.determine_driver_state(context)
-    # 34 is a stub library; 35 and 36 mean that a module of an older version runs
+    # cuInit: 0 is success, 34 a stub library; 35 and 36 mean that a module of an older version runs
     if state.cuda is None or not state.cuda.loaded or state.cuda.init in (None, 0, 34, 35, 36):
         return None
     return state.cause if state.cause in CAUSES_OF_MISSING_MODULE else None
@@ -140,7 +140,7 @@ def make_kernel_event_evidence(context: RuleContext, events: list[KernelEvent]) 
 def explain_from_kernel_log(context: RuleContext) -> ProblemText | None:
     """Return the kernel log's reason why the driver shows no GPU; None if it gives none.
 
-    Kinds of events are tried in order of precedence. The latest event of the first kind in the log counts.
+    The kinds of events are tried in order of precedence. The latest event of the first kind that occurs counts.
     """
     for kind, explain in (
         ("xid", _explain_lost_gpu),
@@ -183,7 +183,7 @@ def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
 
 
 def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
-    """Explain a memory region for which the firmware assigned no addresses."""
+    """Explain a memory region (BAR) to which the firmware assigned no addresses."""
     del event
     hypervisor_hint = (
         "In a virtual machine the same is a setting of the hypervisor (a larger 64-bit MMIO space)."
@@ -227,6 +227,7 @@ def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> Probl
 def _explain_legacy_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
     """Explain a GPU that only an older driver branch supports."""
     del context
+    # the line says: "… is supported through the NVIDIA 470.xx Legacy drivers …"
     branch = event.text.partition("through the NVIDIA ")[2].partition(".")[0].partition(" ")[0]
     return (
         "This driver no longer drives the card",
@@ -276,8 +277,9 @@ def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemTe
 
 def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemText:
     """Explain a GPU that the module failed to initialize."""
-    code = event.text.partition("RmInitAdapter failed!")[2].strip().partition(")")[0]
-    error_code = f" {code})" if code.startswith("(") else ""
+    # the line ends such as: "RmInitAdapter failed! (0x62:0x40:2351)"
+    code_text = event.text.partition("RmInitAdapter failed!")[2].strip().partition(")")[0]
+    error_code = f" {code_text})" if code_text.startswith("(") else ""
     return (
         "The kernel module cannot start the card",
         (
@@ -322,6 +324,7 @@ def make_rebuild_module_remedy(context: RuleContext) -> Remedy:
     files = get_module_files(context)
     headers_command = make_headers_command(context) if files is None or not files.headers else ""
     build_command = f"{sudo}dkms autoinstall"
+    # Fedora builds the module with akmods, unless it was added to DKMS
     if context.facts.machine.distribution_id == "fedora" and not (files is not None and files.dkms):
         build_command = f"{sudo}akmods --force"
     return Remedy(

@@ -1,4 +1,4 @@
-"""Libraries that an entry of LD_LIBRARY_PATH or LD_PRELOAD puts before a better one."""
+"""Find the libraries that entries of LD_LIBRARY_PATH or LD_PRELOAD put before better ones."""
 
 from __future__ import annotations
 
@@ -30,40 +30,44 @@ class Shadowing:
 
 
 def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowing | None:
-    """Find the entries that hide the libraries `sonames`, or that break the import if it is empty.
+    """Find the entries that hide the libraries `sonames`. Without `sonames`, find those that break the import.
 
-    Return the entries whose removal solves the most failures, or None if no removal helps without breaking
-    something else.
+    Return the entries whose removal solves the most failures. Return None if no removal helps, or if each that
+    helps breaks something else.
     """
     loader = context.loader
-    best: tuple[int, RemovedEntriesResult] | None = None
-    for without in loader.without if loader is not None else ():
-        solved = _count_solved(loader, without, sonames) if loader is not None else 0
-        if solved and (best is None or solved > best[0]):
-            best = (solved, without)
-    if loader is None or best is None:
+    if loader is None:
+        return None
+    best_count, best_result = 0, None
+    for removal_result in loader.without:
+        solved_count = _count_solved(loader, removal_result, sonames)
+        if solved_count > best_count:
+            best_count, best_result = solved_count, removal_result
+    if best_result is None:
         return None
     unresolved = (
         [resolution for resolution in loader.resolutions if resolution.soname in sonames]
         if sonames
         else list(loader.import_needs)
     )
-    return Shadowing(best[1], _select_harmful_files(best[1], unresolved, sonames))
+    return Shadowing(best_result, _select_harmful_files(best_result, unresolved, sonames))
 
 
-def _count_solved(loader: LoaderFacts, without: RemovedEntriesResult, sonames: Sequence[str]) -> int:
+def _count_solved(
+    loader: LoaderFacts, removal_result: RemovedEntriesResult, sonames: Sequence[str]
+) -> int:
     """Count the failures that removing the entries solves; 0 if the removal breaks something else."""
     resolved_now = {resolution.soname for resolution in loader.resolutions if resolution.ok}
-    resolved_without = {resolution.soname for resolution in without.resolutions if resolution.ok}
-    if resolved_now - resolved_without or (without.import_needs and not loader.import_needs):
+    resolved_without = {resolution.soname for resolution in removal_result.resolutions if resolution.ok}
+    if resolved_now - resolved_without or (removal_result.import_needs and not loader.import_needs):
         return 0
     if not sonames:
-        return int(bool(loader.import_needs) and not without.import_needs)
+        return int(bool(loader.import_needs) and not removal_result.import_needs)
     return len({*sonames} & (resolved_without - resolved_now))
 
 
 def _select_harmful_files(
-    without: RemovedEntriesResult, failures: Sequence[Resolution], sonames: Sequence[str]
+    removal_result: RemovedEntriesResult, failures: Sequence[Resolution], sonames: Sequence[str]
 ) -> tuple[ReplacedLibrary, ...]:
     """Return the files that the entries put first and that take part in the failures.
 
@@ -75,21 +79,22 @@ def _select_harmful_files(
     involved_paths = {
         path for resolution in failures for path in (resolution.path, resolution.needed_by) if path
     } | rejected_paths
-    error_paths = {path for resolution in failures for path in (resolution.error.split(": ")[0],)}
+    # the loader's errors begin with the path of the file
+    error_paths = {resolution.error.split(": ")[0] for resolution in failures}
     harmful_files = [
         replaced
-        for replaced in without.instead
+        for replaced in removal_result.instead
         if replaced.path in involved_paths | error_paths or replaced.soname in sonames
     ]
-    return tuple(harmful_files or without.instead)
+    return tuple(harmful_files or removal_result.instead)
 
 
 def find_driver_shadowing(context: RuleContext, path: str) -> Shadowing | None:
     """Return the entries through which the loader finds the libcuda at `path`; None if there are none."""
-    for without in context.loader.without if context.loader is not None else ():
-        harmful_file = next((replaced for replaced in without.instead if replaced.path == path), None)
+    for removal_result in context.loader.without if context.loader is not None else ():
+        harmful_file = next((replaced for replaced in removal_result.instead if replaced.path == path), None)
         if harmful_file is not None:
-            return Shadowing(without, (harmful_file,))
+            return Shadowing(removal_result, (harmful_file,))
     return None
 
 
@@ -122,7 +127,7 @@ def make_removal_remedy(context: RuleContext, shadowing: Shadowing) -> Remedy:
 def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> list[Evidence]:
     """Return the harmful files, the files they hide and the lines that add the entries, as evidence."""
     name = shadowing.without.variable
-    lines = [
+    file_evidence = [
         Evidence(
             replaced.path,
             f"comes through {name}; without it {_normalize_path(replaced.other) or 'nothing of that name'}",
@@ -130,7 +135,7 @@ def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> lis
         for replaced in shadowing.harmful_files[:4]
     ]
     return [
-        *lines,
+        *file_evidence,
         *(
             evidence
             for entry in shadowing.without.entries
@@ -144,16 +149,14 @@ def add_shadowing_explanation(
 ) -> Finding:
     """Return the finding with an explanation of the file that hides a better library.
 
-    Its only remedy is to remove the entries that put that file first. If nothing hides a library, the finding
-    is returned unchanged. `title` replaces the title about that file.
+    Its only remedy is then to remove the entries that put that file first. If nothing hides a library, return
+    the finding unchanged. `title` replaces the title about that file.
     """
     shadowing = find_shadowing(context, sonames)
     if shadowing is None:
         return finding
-    name, first_file = (
-        shadowing.without.variable,
-        shadowing.harmful_files[0] if shadowing.harmful_files else None,
-    )
+    name = shadowing.without.variable
+    first_file = shadowing.harmful_files[0] if shadowing.harmful_files else None
     origins = "".join(
         variable_origins.format_origin_sentence(context, name, entry) for entry in shadowing.without.entries
     )

@@ -1,7 +1,7 @@
-"""Requirements that several rules share.
+"""Prerequisites that several rules share.
 
-Each is a function that returns None if the requirement is met, else the result of the rule. A rule lists its
-requirements in `needs`. A requirement of a single rule is defined in the module of that rule.
+Each is a function that returns None if the prerequisite is met, else the result of the rule. A rule lists its
+prerequisites in `needs`. A prerequisite of a single rule is defined in the module of that rule.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow with CUDA code."""
-    outcome = require_tensorflow(context)
-    if outcome is not None:
-        return outcome
+    unmet_result = require_tensorflow(context)
+    if unmet_result is not None:
+        return unmet_result
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
     return None
@@ -57,14 +57,14 @@ def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | N
 
 def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow whose CUDA libraries are known, and a loader whose results are known."""
-    outcome = require_tensorflow(context)
-    if outcome is not None:
-        return outcome
+    unmet_result = require_tensorflow(context)
+    if unmet_result is not None:
+        return unmet_result
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    outcome = make_unknown_result(context.facts.loader, "the loader")
-    if outcome is not None:
-        return CouldNotCheck(outcome.reason)
+    unmet_result = make_unknown_result(context.facts.loader, "the loader")
+    if unmet_result is not None:
+        return CouldNotCheck(unmet_result.reason)
     if not context.build.required:
         return CouldNotCheck("which CUDA libraries this build needs could not be determined from its files")
     return None

@@ -31,7 +31,7 @@ def list_other_python_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def make_other_python_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to examine the other known Pythons, or one that the user names if there are none."""
+    """Return the remedy to examine the other known Pythons. If there are none, the user names one."""
     choice = context.facts.choice
     others = choice.others if choice is not None else ()
     if not others:

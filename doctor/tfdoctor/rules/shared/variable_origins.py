@@ -1,4 +1,4 @@
-"""Helpers that say where an environment variable is set, and how to remove the setting there."""
+"""Helpers that show where an environment variable is set, and make the remedies to change it there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORIGIN_LABELS = {
     "wrapper": "the script that starts this Python",
     "shell": "the shell that tfdoctor was started from, or something that this has read",
 }
-"""Labels of the origins that have no file, by Origin.by."""
+"""Labels of the origins without a file, by the value of Origin.by."""
 CONTAINER_LABEL = "the container (its image, or how it was started) or a shell in it"
 """The label of the origin of a variable that is set when a container starts."""
 
@@ -63,13 +63,13 @@ def list_origin_evidence(context: RuleContext, name: str, entry: str | None = No
 def make_unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
     """Return the remedy to unset the variable.
 
-    The remedy changes the file that sets the variable when Python starts; if there is none, it changes the
-    shell. Without `steps`, `tfdoctor fix` does not apply it, because the user has to decide.
+    If a file sets the variable when Python starts, the remedy changes that file, otherwise the shell. Without
+    `steps`, `tfdoctor fix` does not apply the remedy, because the user has to decide.
     """
     origin = context.facts.environment.origin(name)
     check_command = advice.format_check_command(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
-        return _build_startup_variable_remedy(context, origin, text, steps=steps)
+        return _build_startup_variable_remedy(context, origin, text, with_steps=steps)
     commands = (f"unset {name}", *list_permanent_commands(context, name), check_command)
     return Remedy(
         f"{text}{_format_permanent_change(context, origin)}",
@@ -95,11 +95,11 @@ def make_remove_entries_remedy(
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
         labels = dict.fromkeys(format_origin(context, name, entry) for entry in entries)
         return Remedy(f"{text} It is {' and '.join(labels)} that puts it there: change it there.")
-    permanent = [command for entry in entries for command in list_permanent_commands(context, name, entry)]
+    permanent_commands = [command for entry in entries for command in list_permanent_commands(context, name, entry)]
     notes = "".join(dict.fromkeys(_format_permanent_change(context, origin) for origin in origins))
     return Remedy(
         f"{text}{notes}",
-        (shell_command, *dict.fromkeys(permanent), advice.format_check_command(context.target)),
+        (shell_command, *dict.fromkeys(permanent_commands), advice.format_check_command(context.target)),
         steps=(RemoveEntries(name, tuple(dict.fromkeys(entries))),),
     )
 
@@ -117,18 +117,17 @@ def make_python_path_remedy(context: RuleContext, leader: LeadingFolder) -> Reme
     if leader.by == MODULE_PATH:
         return _build_startup_path_remedy(context, entry)
     entries = split_entries("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
-    removed = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
-    remaining = [item for item in entries if item not in removed]
+    removed_entries = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
+    remaining = [item for item in entries if item not in removed_entries]
     return make_remove_entries_remedy(
-        context, "PYTHONPATH", removed, remaining, f"Remove {entry.rstrip('/')} from PYTHONPATH."
+        context, "PYTHONPATH", removed_entries, remaining, f"Remove {entry.rstrip('/')} from PYTHONPATH."
     )
 
 
 def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str:
     """Return a sentence about the file in which to change the variable permanently; "" if none is known."""
-    if (
-        origin is None or not origin.path or origin.by == "kernel"
-    ):  # `advice.kernel` covers kernel specifications
+    # `advice.kernel` covers kernel specifications
+    if origin is None or not origin.path or origin.by == "kernel":
         return ""
     label = format_origin(context, origin.name, origin.entry)
     if _is_environment_file(context, origin.path):
@@ -161,25 +160,25 @@ def list_permanent_commands(context: RuleContext, name: str, entry: str | None =
         value = re.sub(rf"\$\{{?{re.escape(name)}\b(?::?[+-][^}}]*\}})?\}}?|[\"':/\s]", "", value)
         if value:
             return []
-    # a plain value: no substitution, no second command
+    # without an entry, the line must set a plain value: no substitution, no second command
     elif not re.fullmatch(r"""(?:"[^"$`\\]*"|'[^']*'|[^\s;&|"'$`\\()]*)\s*(?:#.*)?""", value):
         return []
     return [_make_comment_out_command(origin, ": # ")]
 
 
-def _make_comment_out_command(origin: Origin, mark: str) -> str:
+def _make_comment_out_command(origin: Origin, comment_mark: str) -> str:
     """Return a sed command that comments out the line if it still contains the expected text.
 
-    `mark` is inserted before the line to make it a comment; a mark with `pass`, after the indentation.
+    `comment_mark` is inserted at the beginning of the line, or after the indentation if it begins with "pass".
     """
-    start = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
-    replacement = rf"\1{mark}" if mark.startswith("pass") else mark
-    expected = origin.name if origin.name in origin.text else _find_last_plain_word(origin.text)
-    return f"sed -i '{origin.line}{{/{expected}/s/{start}/{replacement}/}}' {advice.quote(origin.path)}"
+    start = r"^\([[:space:]]*\)" if comment_mark.startswith("pass") else "^"
+    replacement = rf"\1{comment_mark}" if comment_mark.startswith("pass") else comment_mark
+    expected_text = origin.name if origin.name in origin.text else _find_last_plain_word(origin.text)
+    return f"sed -i '{origin.line}{{/{expected_text}/s/{start}/{replacement}/}}' {advice.quote(origin.path)}"
 
 
 def _find_last_plain_word(line: str) -> str:
-    """Return the last word of a line, which has no characters that are special in a sed pattern.
+    """Return the last word of a line, as a sed pattern without special characters.
 
     Return "" if there is no word: this pattern matches every line.
     """
@@ -190,15 +189,17 @@ def _find_last_plain_word(line: str) -> str:
 # ---------------------------------------------------------------- startup files
 
 
-def _build_startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *, steps: bool) -> Remedy:
+def _build_startup_variable_remedy(
+    context: RuleContext, origin: Origin, text: str, *, with_steps: bool
+) -> Remedy:
     """Return the remedy for a variable that is set when this Python starts."""
     check_command = advice.format_check_command(context.target)
     if not origin.path:
-        folders = " ".join(advice.quote(folder) for folder in _list_site_folders(context))
-        grep_command = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {folders}"
+        quoted_folders = " ".join(advice.quote(folder) for folder in _list_site_folders(context))
+        grep_command = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {quoted_folders}"
         return Remedy(
             f"{text} `unset` is of no use: {ORIGIN_LABELS[origin.by]} sets it, whatever the shell has. Look where.",
-            (grep_command,) if folders and origin.by == "start" else (),
+            (grep_command,) if quoted_folders and origin.by == "start" else (),
         )
     label = format_origin(context, origin.name)
     if not _is_environment_file(context, origin.path):
@@ -214,12 +215,12 @@ def _build_startup_variable_remedy(context: RuleContext, origin: Origin, text: s
             f"{text} `unset` is of no use: {label} sets it whenever this Python starts, among other things. Change it "
             "there."
         )
-    mark = "# " if origin.path.endswith(".pth") else "pass  # "
+    comment_mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
         "the shell has.",
-        (_make_comment_out_command(origin, mark), check_command),
-        steps=(step,) if steps else (),
+        (_make_comment_out_command(origin, comment_mark), check_command),
+        steps=(step,) if with_steps else (),
     )
 
 
@@ -228,20 +229,22 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     origin = context.facts.environment.origin(MODULE_PATH, folder)
     effect = f"it puts {folder} before this Python's own packages whenever it starts."
     if origin is None or not origin.path:
-        folders = " ".join(advice.quote(site) for site in _list_site_folders(context) if site != folder)
-        grep_command = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {folders}"
+        quoted_folders = " ".join(
+            advice.quote(site) for site in _list_site_folders(context) if site != folder
+        )
+        grep_command = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {quoted_folders}"
         return Remedy(
             f"Something that this Python runs when it starts (a .pth file, sitecustomize.py) has a line for {folder}, "
             "which is then before its own packages. Remove that line.",
-            (grep_command,) if folders else (),
+            (grep_command,) if quoted_folders else (),
         )
     step = _make_comment_out_step(origin)
     if not _is_environment_file(context, origin.path) or step is None:
         return Remedy(f"Remove {folder} from {format_origin(context, MODULE_PATH, folder)}: {effect}")
-    mark = "# " if origin.path.endswith(".pth") else "pass  # "
+    comment_mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: {effect}",
-        (_make_comment_out_command(origin, mark), advice.format_check_command(context.target)),
+        (_make_comment_out_command(origin, comment_mark), advice.format_check_command(context.target)),
         steps=(step,),
     )
 
@@ -249,8 +252,8 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
 def _make_comment_out_step(origin: Origin) -> CommentOut | None:
     """Return the step that comments out the line.
 
-    Return None if the line is not known, or if it does more than set this variable or add this folder to the
-    path.
+    Return None if the line is not known, or if it has any other effect than to set this variable or to add this
+    folder to the path.
     """
     has_no_other_effect = _only_adds_folder if origin.name == MODULE_PATH else _only_sets_variable
     if origin.line is None or not has_no_other_effect(origin) or not origin.path.isprintable():
@@ -269,6 +272,7 @@ def _only_sets_variable(origin: Origin) -> bool:
 
 def _only_adds_folder(origin: Origin) -> bool:
     """Return whether a line of a startup file only adds this folder to Python's path."""
+    # Python executes only the lines of a .pth file that begin with `import`; the others are folders
     if origin.path.endswith(".pth") and not origin.text.startswith(("import ", "import\t")):
         return True
     statements = [node for node in _parse_statements(origin.text) if not _is_harmless_import(node)]
@@ -279,7 +283,7 @@ def _only_adds_folder(origin: Origin) -> bool:
     ):
         return False
     call = statements[0].value
-    names = (
+    path_functions = (
         "sys.path.insert",
         "sys.path.append",
         "path.insert",
@@ -288,7 +292,7 @@ def _only_adds_folder(origin: Origin) -> bool:
         "addsitedir",
     )
     return (
-        ast.unparse(call.func) in names
+        ast.unparse(call.func) in path_functions
         and not call.keywords
         and all(isinstance(node, ast.Constant) for node in call.args)
         and str(getattr(call.args[-1], "value", "")).rstrip("/") == (origin.entry or "").rstrip("/")
@@ -324,18 +328,18 @@ def _changes_variable(statement: ast.stmt, name: str) -> bool:
     function = ast.unparse(call.func)
     if not re.fullmatch(r"(os\.)?(environ\.(setdefault|pop|update|__setitem__)|putenv|unsetenv)", function):
         return False
-    keywords = [keyword.arg for keyword in call.keywords]
-    first = call.args[0] if call.args else None
+    keyword_names = [keyword.arg for keyword in call.keywords]
+    first_argument = call.args[0] if call.args else None
     if function.endswith("update"):
         return (
             not call.args
-            and keywords == [name]
+            and keyword_names == [name]
             and all(_has_no_side_effect(keyword.value) for keyword in call.keywords)
         )
     return (
-        not keywords
-        and isinstance(first, ast.Constant)
-        and first.value == name
+        not keyword_names
+        and isinstance(first_argument, ast.Constant)
+        and first_argument.value == name
         and all(map(_has_no_side_effect, call.args))
     )
 

@@ -21,7 +21,7 @@ class XidKind(enum.Enum):
     """The kind of problem that an Xid reports."""
 
     PROGRAM = "program"
-    """A program failed or was ended. If this affects only one program, the GPU itself works."""
+    """A program failed or was ended. If only one program is affected, the GPU itself works."""
     NOTE = "note"
     """An event for information only, which the driver has handled."""
     FAULT = "fault"
