@@ -82,7 +82,7 @@ def probe(
     variables_at_start = variables_before if variables_at_start is None else variables_at_start
     reported_before = _clean_texts(answer.get("given"))
     # A recording need not have all variables of this process.
-    variables_before = variables_before if reported_before is None else reported_before
+    variables_before = variables_before if reported_before is None else select_variables(reported_before)
     variables = {
         name: value for name, value in variables_after.items() if not name.startswith(STARTUP_PREFIXES)
     }

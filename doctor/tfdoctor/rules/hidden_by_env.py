@@ -84,7 +84,7 @@ def check(context: RuleContext) -> Result:
     cuda = value_of(driver.cuda)
     if cuda is None or cuda.crashed or not cuda.loaded:
         return NotApplicable("there is no driver to hide cards of")
-    if cuda.count or cuda.init not in (0, 100):  # CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE
+    if cuda.count:
         return ()
     unhidden_driver = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
     if unhidden_driver is None:
