@@ -32,7 +32,7 @@ TURNS = 160
 class Run:
     """The part of the payload's run object that its bench modules use."""
 
-    tf, v1 = tf, v1
+    tf, v1, kind = tf, v1, DEVICE
 
 
 def make_manual_work():

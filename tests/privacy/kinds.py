@@ -13,6 +13,19 @@ _BASE64 = "Zq7mR1" + "tYXNzd29yZDEyMw" * 2 + "=="
 _HOME = "/home/"
 
 KINDS: dict[str, tuple[str, str]] = {
+    "home below a group": ("LD_LIBRARY_PATH: " + _HOME + "students/{0}/lib", "mm1x7"),
+    "home below a domain name": ("LD_LIBRARY_PATH: " + _HOME + "ad.uni.example/{0}/lib", "mm2x7"),
+    "home below two groups": ("LD_LIBRARY_PATH: " + _HOME + "kit/iti/{0}/lib", "mm3x7"),
+    "home below a number": ("LD_LIBRARY_PATH: /home1/01234/{0}/lib", "mm4x7"),
+    "home of a site": ("LD_LIBRARY_PATH: /dss/dsshome1/0A/{0}/lib", "mm5x7"),
+    "home below user": ("LD_LIBRARY_PATH: /user/leuven/304/{0}/lib", "mm6x7"),
+    "home below a letter": ("LD_LIBRARY_PATH: /global/u1/m/{0}/lib", "mm7x7"),
+    "home on eos": ("LD_LIBRARY_PATH: /eos/user/m/{0}/lib", "mm8x7"),
+    "home in hdfs": ("hdfs://nn1/user/{0}/data", "mm9x7"),
+    "hadoop user": ("Permission denied: user={0}, access=READ", "ma1x7"),
+    "encoded mail address": ("user={0}", "max.mustermann%40uni.example"),
+    "libcurl host": ("error details: Failed to connect to {0} port 9000: Connection refused", "minio.uni.example"),
+    "tuple": ("('password', '{0}')", "hunter2Zq7tuple"),
     "github token": ("remote: gh" + "p_{0}", _MIXED),
     "github fine-grained token": ("token is github" + "_pat_{0}", _MIXED),
     "gitlab token": ("PRIVATE-TOKEN: glp" + "at-{0}", _MIXED[:20]),

@@ -205,3 +205,15 @@ def test_planted_secret_is_in_no_redacted_text(secret: str, spelling: str, befor
     assert not any(secret in text for text in redacted.values())
     redacted_twice = Redactor().redact_texts(redacted.values())
     assert list(redacted_twice.values()) == list(redacted_twice)
+
+
+def test_host_before_each_line_is_replaced() -> None:
+    line = "2024-05-03 10:11:13.1: W tensorflow/core/common_runtime/gpu/gpu_device.cc:1960] text"
+    assert Redactor().text(f"gpu17x: {line}\nstderr: {line}") == f"host-1: {line}\nstderr: {line}"
+
+
+@pytest.mark.parametrize(
+    "value", ["{'cluster': {'worker': ['gpu17x:2222']}}", "{cluster:{worker:[gpu17x:2222]}}"]
+)
+def test_invalid_tf_config_is_replaced_as_a_whole(value: str) -> None:
+    assert Redactor().redact_keyed("TF_CONFIG", value) == "secret-1"

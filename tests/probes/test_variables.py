@@ -297,3 +297,19 @@ def test_kernel_variables_come_from_kernel_json(env: Path, tmp_path: Path) -> No
     assert origin is not None
     assert origin.by == "shell"
     assert "secret" not in str(facts)
+
+
+def test_unknown_variables_are_reported_only_with_plain_values() -> None:
+    values = {
+        "TF_TOKEN_app_terraform_io": "a1B2.atlasv1.Zx9Y",
+        "TF_VAR_host": "gpu17.example",
+        "NCCL_COMM_ID": "gpu17:1234",
+        "TF_NEW_SWITCH": "true",
+        "NCCL_NTHREADS": "256",
+        "TF_ENABLED_DEVICE_TYPES": "CPU",
+    }
+    assert dict(environment.select_variables(values)) == {
+        "NCCL_NTHREADS": "256",
+        "TF_ENABLED_DEVICE_TYPES": "CPU",
+        "TF_NEW_SWITCH": "true",
+    }

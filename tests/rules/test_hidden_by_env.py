@@ -9,10 +9,7 @@ import pytest
 from rules.hiding_facts import ACTIVATE, CUSTOM, HIDE, diagnose_root, with_hidden_gpus
 from rules.make_facts import healthy
 from tfdoctor.causes.steps import CommentOut, Unset
-from tfdoctor.facts import (
-    EnvironmentFacts,
-    Origin,
-)
+from tfdoctor.facts import EnvironmentFacts, Known, Origin, value_of
 from tfdoctor.findings import Cause
 
 
@@ -79,3 +76,16 @@ def test_scheduler_is_mentioned_and_nothing_changed() -> None:
     _, result = diagnose_root(with_hidden_gpus(Origin(HIDE, "shell"), value="", scheduler="slurm"))
     assert "slurm" in result.remedies[0].text
     assert not any(remedy.steps for remedy in result.remedies)
+
+
+def test_device_that_is_named_twice() -> None:
+    facts = with_hidden_gpus(Origin(HIDE, "shell", None), "0,0")
+    cuda = value_of(facts.driver.cuda)
+    assert cuda is not None
+    failed = replace(cuda, init=101, init_name="CUDA_ERROR_INVALID_DEVICE")  # driver 580 on an H200
+    report, result = diagnose_root(
+        replace(facts, driver=replace(facts.driver, cuda=Known(failed, "libcuda.so.1")))
+    )
+    assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
+    assert "names a card twice" in result.explanation
+    assert not [finding for finding in report.findings if finding.code == "TFD105"]

@@ -198,8 +198,9 @@ def _catches_type_error(exception_type: ast.expr | None) -> bool:
 
 
 def list_variables(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
-    """Return the misspelt variables that appear in a file, and the known ones that it may set.
+    """Return the misspelt variables that appear in a file, and the known ones that it may set for other programs.
 
+    Python code sets variables for its own process only, as a rule.
     `problems` are the problems of the file. They also name misspelt variables that its code composes.
     """
     try:
@@ -211,7 +212,7 @@ def list_variables(text: str, kind: str, problems: Sequence[LintProblem]) -> set
     return {
         name
         for name in set(_CAPITALS.findall(code))
-        if guess_variable(name) or (name in READ_VARIABLES and (not is_python or _is_set(name, code)))
+        if guess_variable(name) or (name in READ_VARIABLES and not is_python)
         # the first word in capitals in these messages is the misspelt name
     }.union(*(_CAPITALS.findall(item.message)[:1] for item in problems if item.name == "misspelt-variable"))
 

@@ -67,8 +67,19 @@ _COUNTERS_REMEDY = Remedy(
 )
 
 
+_HOST_MEMORY_REMEDY = Remedy(
+    "See whether a limit (`ulimit -v`, a batch system) or full memory stops the driver: cuInit reserves much address "
+    "space of the computer, and no memory of the GPU.",
+    ("ulimit -v", "free -m"),
+)
+
+
 def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
+    if cause is Cause.DRIVER_INIT_UNKNOWN and any(
+        "OUT_OF_MEMORY" in event.get("code") for event in context.log.list_events("cuinit")
+    ):
+        return (_HOST_MEMORY_REMEDY, _FIXED_REMEDIES[CommonRemedy.CHECK])
     result: list[Remedy] = []
     templates = cause.data.remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:

@@ -1,8 +1,8 @@
 """Choose the lines of a log to show beside its verdict, on a page that may be published.
 
 Only the evidence of findings and the lines that TensorFlow, CUDA, the driver or Python wrote are shown. The output
-of the user's program is left out. So are exception messages that are neither evidence nor TensorFlow's, because they
-can contain anything, and no redactor recognizes every secret. A long log is cut to its beginning, its end and the
+of the user's program is left out. So are exception messages that are not evidence, because they can contain anything,
+and no redactor recognizes every secret. A long log is cut to its beginning, its end and the
 lines around the evidence. It is read as a stream, so memory holds no more than the excerpt.
 """
 
@@ -44,10 +44,10 @@ _KNOWN_LINE = re.compile(
 )
 """The beginning of a line that TensorFlow, CUDA, the driver or Python writes without a timestamp."""
 _ERROR_MESSAGE = re.compile(
-    r"\A([\s>#]{0,12}(?!tensorflow\.|(?:ImportError|ModuleNotFoundError|AttributeError|NameError)\b)"
+    r"\A([\s>#]{0,12}(?!(?:ImportError|ModuleNotFoundError|AttributeError|NameError)\b)"
     r"[\w.]{0,80}(?:Error|Exception|Warning): ).+"
 )
-"""An exception or a warning, unless it is TensorFlow's or names a missing module or name. Group 1 precedes its message."""
+"""An exception or a warning, unless it names a missing module or name. Group 1 precedes its message."""
 
 
 @dataclass(frozen=True, slots=True)

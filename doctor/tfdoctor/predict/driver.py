@@ -70,9 +70,9 @@ def predict_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] 
         return Cause.STUB_LIBCUDA, message
     if driver.init is None:
         return Cause.STUB_LIBCUDA, f"{driver.path or 'libcuda.so.1'} is not a driver: {driver.load_error}"
+    if (driver.init != 0 or not driver.count) and is_hidden_by_environment(facts):
+        return Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device."
     if driver.init == 100 or (driver.init == 0 and driver.count == 0):  # CUDA_ERROR_NO_DEVICE, CUDA_SUCCESS
-        if is_hidden_by_environment(facts):
-            return Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device."
         if has_lost_devices(facts):
             return Cause.CONTAINER_NVML_LOST, "The container was cut off from the devices while it ran."
         if is_linux_driver_in_wsl(facts, driver):

@@ -50,6 +50,48 @@ PUBLIC_DOMAINS = (
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """A component of a path."""
+HOME_PATH = re.compile(
+    rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/)"
+    rf"((?:{_PART}/){{0,3}}{_PART})"
+)
+"""A path below a folder of homes: the name of that folder, and up to four components after it.
+
+Sites put homes into folders for groups, domains or first letters, so that any component may be the user's name. `user`
+is such a folder only in certain places, because it is also the placeholder of the first user.
+"""
+_GROUP_FOLDERS = frozenset(
+    [
+        "home",
+        "users",
+        "user",
+        "people",
+        "staff",
+        "student",
+        "students",
+        "group",
+        "groups",
+        "project",
+        "projects",
+    ]
+)
+_TECHNICAL_FOLDER = re.compile(
+    r"(?i)\.|(?:lib|bin|env|venv|conda|mini|ana|mamba|micromamba|python|py\d|tf|tensorflow|torch|keras|cuda|cudnn|nvidia"
+    r"|nccl|site-|dist-|pip|src|include|share|opt|jupyter|notebook|my)|[\w-]{0,60}\d\.\d|[\w-]{1,60}\.[a-z]\w{0,7}\Z"
+)
+"""The name of a folder or file that identifies nobody, like everything after it in a path."""
+
+
+def list_home_folders(path: str) -> list[str]:
+    """Return the first components of a path below a folder of homes, up to one that identifies nobody."""
+    folders = []
+    for number, folder in enumerate(path.split("/")):
+        is_generic = folder.lower() in GENERIC_NAMES and folder.lower() not in _GROUP_FOLDERS
+        if is_generic or (number and _TECHNICAL_FOLDER.match(folder)):
+            break
+        folders.append(folder)
+    return folders
+
+
 USER_PATTERNS = (
     re.compile(
         rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"
@@ -68,6 +110,7 @@ USER_PATTERNS = (
     re.compile(
         r"\b(?:[A-Z][A-Z0-9_]{0,40}_)?(?:USER|USERNAME|LOGNAME)[\"']?(?:=|: )[\"']?([A-Za-z0-9_][\w.-]{1,63})"
     ),
+    re.compile(r"(?i)(?<![\w-])(?:user|username|login|owner)=([A-Za-z][\w.%-]{1,63})"),
     re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),  # `id`
     re.compile(r"(?i)\b(?:as user(?:name)? [\"']?|for user(?:name)? [\"'])([A-Za-z][\w.-]{1,63})(?![\w.-])"),
     re.compile(r"'([A-Za-z][\w.-]{1,63})'@'"),  # MySQL
@@ -140,6 +183,12 @@ MESSAGE_HOST_PATTERNS = (
     re.compile(
         r"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) ([A-Za-z0-9][\w.-]{0,252}) "
     ),  # RFC 5424
+    # pdsh and clush put the host before each line
+    re.compile(
+        r"(?m)^(?!(?:std(?:err|out)|worker|rank|task|ps|chief|train\w{0,6}|main|gpu|step|epoch)[\d_-]{0,6}:)"
+        r"([A-Za-z][\w.-]{1,252}): (?=\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:)"
+    ),
+    re.compile(r"(?i)\bconnect(?:ed|ion)? (?:to|from) ([A-Za-z][\w.-]{0,252}) port \d"),  # libcurl
     re.compile(r"\bconnect to host ([A-Za-z0-9][\w.-]{0,252}) port "),
     re.compile(r"\"([A-Za-z][\w.-]{1,252}):\d{4,5}\""),
     re.compile(r"(?i)\bon this host \(([A-Za-z0-9][\w.-]{0,252})\)"),  # cuda_diagnostics.cc
@@ -273,7 +322,7 @@ CLIENT_PASSWORDS = (
     re.compile(r"(https?://[^\s/]{1,253}/t)(/)((?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{8,200})(?=/(?!\d))"),
     re.compile(r"(\b[Pp]ass)(:[ \t]{1,3})((?=\S{0,100}\d)(?=\S{0,100}[A-Za-z])[^\s\"',;}]{8,200})"),
     re.compile(rf"(?i)(--?[\w-]{{0,40}}key)([ \t]{{1,3}}[\"']?|[\"'],[ \t]?[\"'])({_LETTERS_AND_DIGITS})"),
-    re.compile(rf"(?i)([\"']--?[\w-]{{0,30}}{_KEYWORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
+    re.compile(rf"(?i)([\"'](?:--?[\w-]{{0,30}})?{_KEYWORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
     # echo X | docker login --password-stdin
     re.compile(
         r"(\becho)([ \t]{1,3}[\"']?)([^\s\"'|]{3,500})"

@@ -11,6 +11,7 @@ address unless the recording shows that they are a version.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_LITERALS = 2000
 """The most names and secrets that are searched for in every text."""
+MIN_FOLDER_CHARS = 4
+"""The least characters of a folder's name that is replaced outside its path, too. "0A" is a number elsewhere."""
 MAX_PASSES = 6
 """The most repetitions of learning and replacing."""
 
@@ -92,6 +95,10 @@ class Redactor:
         for pattern in patterns.USER_PATTERNS:
             for match in pattern.finditer(text):
                 self._learn_name("user", match[1])
+        for match in patterns.HOME_PATH.finditer(text):
+            for folder in patterns.list_home_folders(match[2]):
+                if len(folder) >= MIN_FOLDER_CHARS:
+                    self._learn_name("user", folder)
         for pattern in patterns.USERINFO_PATTERNS:
             for match in pattern.finditer(text):
                 for part in match[2].split(":"):
@@ -304,6 +311,7 @@ class Redactor:
         text = names.sub(lambda m: self._replace_literal(m[0]), text)
         for pattern in patterns.USER_PATTERNS:
             text = pattern.sub(self._replace_user, text)
+        text = patterns.HOME_PATH.sub(self._replace_home, text)
         for pattern in (*patterns.MESSAGE_HOST_PATTERNS, patterns.BEFORE_DOMAIN):
             text = pattern.sub(self._replace_host, text)
         return text
@@ -321,6 +329,14 @@ class Redactor:
         if name.lower() in patterns.GENERIC_NAMES or is_placeholder(name):
             return match[0]
         return match[0][: match.start(1) - match.start()] + self._replace("user", name)
+
+    def _replace_home(self, match: re.Match[str]) -> str:
+        """Replace the folders below a folder of homes that may name a user or a group."""
+        folders = match[2].split("/")
+        for index, folder in enumerate(patterns.list_home_folders(match[2])):
+            if folder.lower() not in patterns.GENERIC_NAMES and not is_placeholder(folder):
+                folders[index] = self._replace("user", folder)
+        return match[1] + "/".join(folders)
 
     def _replace_host(self, match: re.Match[str]) -> str:
         name = match[1]
@@ -457,6 +473,8 @@ class Redactor:
         if patterns.SECRET_KEY.search(key) and patterns.is_secret_value(value) and not is_placeholder(value):
             self._assign_placeholders()
             return self._replace("secret", value)
+        if key == "TF_CONFIG" and not _is_json(value):  # hosts in it could have any spelling
+            return self._replace("secret", value)
         if patterns.SERIAL_KEY.search(key) and not patterns.NO_VALUE.fullmatch(value):
             return self._replace("serial", value.strip())
         return self(value)
@@ -474,6 +492,14 @@ class Redactor:
             kind: {"distinct": len(used), "replaced": self.replaced[kind]}
             for kind, used in sorted(self._replaced_values.items())
         }
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _normalize_uuid(text: str) -> str:

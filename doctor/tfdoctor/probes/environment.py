@@ -21,7 +21,25 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 VARIABLE_PREFIXES = ("TF_", "XLA_", "NVIDIA_", "CUDA_", "NCCL_")
-"""Variables whose names begin with these are reported, in addition to KNOWN_VARIABLES."""
+"""Prefixes of variables that are reported beside the known ones, if their value is a number or a switch.
+
+Terraform's variables begin with TF_, too, and hold tokens and names. So only a known variable is reported with any value.
+"""
+OTHER_VARIABLES = frozenset(
+    {
+        "CUDA_MODULE_LOADING",
+        "NCCL_ALGO",
+        "NCCL_DEBUG",
+        "NCCL_NET",
+        "NCCL_P2P_LEVEL",
+        "NCCL_PROTO",
+        "NCCL_SOCKET_IFNAME",
+        "TF_CONFIG",
+        "TF_ENABLED_DEVICE_TYPES",
+    }
+)
+"""Variables that TensorFlow, CUDA or NCCL reads, in addition to KNOWN_VARIABLES, whose misspellings are not searched for."""
+_PLAIN_VALUE = re.compile(r"(?i)(?:[-+]?\d[\d.]{0,30}|true|false|yes|no|on|off|)\Z")
 SCHEDULER_VARIABLES = (
     ("SLURM_JOB_ID", "slurm"),
     ("LSB_JOBID", "lsf"),
@@ -50,7 +68,7 @@ def probe(
     """
     programs = frozenset(name for name in PROGRAMS if _is_working_program(system, name))
     known_programs = programs if "sh" in programs else None
-    variables_before = _select_variables(system.env)
+    variables_before = select_variables(system.env)
     answer = _query_child(system, python, timeout) if python is not None else {}
     variables_after = _clean_texts(answer.get("now"))
     if variables_after is None:
@@ -64,14 +82,14 @@ def probe(
     variables_at_start = variables_before if variables_at_start is None else variables_at_start
     reported_before = _clean_texts(answer.get("given"))
     # A recording need not have all variables of this process.
-    variables_before = variables_before if reported_before is None else reported_before
+    variables_before = variables_before if reported_before is None else select_variables(reported_before)
     variables = {
         name: value for name, value in variables_after.items() if not name.startswith(STARTUP_PREFIXES)
     }
     variables |= {
         name: value for name, value in variables_at_start.items() if name.startswith(STARTUP_PREFIXES)
     }
-    variables = dict(sorted(_select_variables(variables).items()))
+    variables = dict(sorted(select_variables(variables).items()))
     added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
     locations = [location for location in answer.get("places") or () if isinstance(location, dict)]
     locations += _list_kernel_lines(system, kernel) if kernel is not None else ()
@@ -123,7 +141,7 @@ def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
     The answer is empty if the child fails.
     """
     names = [*KNOWN_VARIABLES, *(f"{prefix}*" for prefix in VARIABLE_PREFIXES)]
-    variables_before = json.dumps(_select_variables(system.env))
+    variables_before = json.dumps(select_variables(system.env))
     answer, _ = run_payload(
         system,
         python,
@@ -142,12 +160,14 @@ def _clean_texts(raw: object) -> dict[str, str] | None:
     return {str(name): clean(value) for name, value in raw.items() if isinstance(value, str)}
 
 
-def _select_variables(env: Mapping[str, str]) -> dict[str, str]:
+def select_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return the relevant variables, sorted and without control characters."""
     return {
         name: clean(value)
         for name, value in sorted(env.items())
-        if name in KNOWN_VARIABLES or (name.startswith(VARIABLE_PREFIXES) and _VARIABLE_NAME.match(name))
+        if name in KNOWN_VARIABLES
+        or name in OTHER_VARIABLES
+        or (name.startswith(VARIABLE_PREFIXES) and _VARIABLE_NAME.match(name) and _PLAIN_VALUE.match(value))
     }
 
 
@@ -226,7 +246,7 @@ def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
     except OSError:
         return []
     locations = []
-    for name, value in _select_variables(read_kernel_variables(system, path)).items():
+    for name, value in select_variables(read_kernel_variables(system, path)).items():
         numbers = (number for number, line in enumerate(lines, 1) if json.dumps(name) in line)
         text = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
         locations.append(

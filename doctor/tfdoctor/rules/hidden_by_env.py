@@ -85,7 +85,7 @@ def check(context: RuleContext) -> Result:
     driver_result = value_of(driver.cuda)
     if driver_result is None or driver_result.crashed or not driver_result.loaded:
         return NotApplicable("there is no driver to hide cards of")
-    if driver_result.count or driver_result.init not in (0, 100):  # CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE
+    if driver_result.count:
         return ()
     unhidden_result = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
     if unhidden_result is None:

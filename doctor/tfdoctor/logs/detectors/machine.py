@@ -248,8 +248,14 @@ def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, t
         return _choose_no_device_cause(context, lacks_node=lacks_node)
     if lacks_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
-    if codes & {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_DEVICE_UNAVAILABLE"}:
+    if "CUDA_ERROR_DEVICE_UNAVAILABLE" in codes:
         return Cause.GPU_BUSY_OTHER_PROCESS, ()
+    if (
+        "CUDA_ERROR_OUT_OF_MEMORY" in codes
+    ):  # the computer's memory or address space: cuInit takes none of the GPU's
+        return Cause.DRIVER_INIT_UNKNOWN, (Cause.GPU_BUSY_OTHER_PROCESS,)
+    if "CUDA_ERROR_INVALID_DEVICE" in codes:  # what CUDA_VISIBLE_DEVICES=0,0 leads to
+        return Cause.HIDDEN_BY_ENV, (Cause.DRIVER_INIT_UNKNOWN,)
     return Cause.DRIVER_INIT_UNKNOWN, ()
 
 

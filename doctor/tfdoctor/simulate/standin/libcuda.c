@@ -96,7 +96,7 @@ static int capability(int index) {
 
 /* -- CUDA_VISIBLE_DEVICES ------------------------------------------------------------------- */
 
-static int initialized, count, order[MOST]; /* order[ordinal] is the physical index */
+static int initialized, count, twice, order[MOST]; /* order[ordinal] is the physical index */
 
 static void uuid_text(char *out, size_t size, int index) {
     unsigned char b = (unsigned char)(index + 1);
@@ -119,11 +119,12 @@ static int by_uuid(const char *prefix, size_t length) {
 
 /* The rules are those that PyTorch's torch/cuda/__init__.py (_parse_visible_devices) copies from the
  * driver: numbers are read as strtoul does ("1gpu2" is 1, " 0" is 0), the first element that is not
- * a device ends the list, a device named twice leaves none at all, and a value that starts with
- * "GPU-" is a list of UUIDs or of unambiguous beginnings of them. */
+ * a device ends the list, a device named twice leaves none at all (cuInit then answers INVALID_DEVICE,
+ * seen with driver 580 on an H200), and a value that starts with "GPU-" is a list of UUIDs or of
+ * unambiguous beginnings of them. */
 static void look(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    count = 0;
+    count = twice = 0;
     if (!visible) {
         for (; count < physical(); count++) order[count] = count;
         return;
@@ -144,6 +145,7 @@ static void look(void) {
         for (int i = 0; i < count; i++) {
             if (order[i] == index) {
                 count = 0;
+                twice = 1;
                 return;
             }
         }
@@ -185,6 +187,7 @@ CUresult cuInit(unsigned flags) {
     if (inside) inside();
 #endif
     if (!initialized) look();
+    if (twice) return INVALID_DEVICE;
     if (!count) return NO_DEVICE; /* also where CUDA_VISIBLE_DEVICES hides them all */
     initialized = 1;
     return SUCCESS;
